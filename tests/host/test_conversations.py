@@ -26,7 +26,7 @@ from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
-from interlock.host.hooks import Response
+from interlock.host.hooks import ModelResponse
 from interlock.host.turn import Turn
 from interlock.hub.auth.principals import Principal
 from interlock.hub.conversation_documents import CONVERSATIONS
@@ -204,7 +204,7 @@ class Watching:
         fixed = Sourced("memory", Injection("memory", "system", "The user likes tea."))
         return [fixed, Sourced("memory", Injection("memory", "beforeUser", f"Note {turn.index}."))]
 
-    async def after(self, turn: Turn, response: Response) -> Response:
+    async def after(self, turn: Turn, response: ModelResponse) -> ModelResponse:
         return msgspec.structs.replace(response, text=response.text.replace("sk-secret", "[REDACTED]"))
 
     def placed(self, turn: Turn, arranged: Arrangement) -> None:

@@ -14,13 +14,13 @@ from interlock.config.model_settings import ModelSettings
 from interlock.host.models.anthropic import AnthropicModel
 from interlock.host.models.model import (
     Finished,
-    Message,
     Model,
-    Prompt,
+    ModelMessage,
+    ModelPrompt,
+    ModelToolResult,
     TextDelta,
     ThinkingDelta,
     ToolDefinition,
-    ToolResult,
     ToolUse,
 )
 from interlock.host.models.openai import OpenAiModel
@@ -46,12 +46,12 @@ from .model_server import (
 )
 
 ADD = ToolDefinition("demo__add", "Adds", msgspec.Raw(b'{"type":"object"}'))
-PROMPT = Prompt((Message("user", (TextContent("Hi"),)),), "Be brief.", (ADD,))
-LATER = Prompt(
+PROMPT = ModelPrompt((ModelMessage("user", (TextContent("Hi"),)),), "Be brief.", (ADD,))
+LATER = ModelPrompt(
     (
-        Message("user", (TextContent("Hi"), ImageContent(data="aGk=", mime_type="image/png"))),
-        Message("assistant", (TextContent("Let me add."), ToolUse("c1", "demo__add", '{"a": 1}'))),
-        Message("user", (ToolResult("c1", "2", failed=True),)),
+        ModelMessage("user", (TextContent("Hi"), ImageContent(data="aGk=", mime_type="image/png"))),
+        ModelMessage("assistant", (TextContent("Let me add."), ToolUse("c1", "demo__add", '{"a": 1}'))),
+        ModelMessage("user", (ModelToolResult("c1", "2", failed=True),)),
     ),
 )
 
@@ -68,7 +68,7 @@ def made(kind: str, server: ModelServer, **more: Any) -> Model:
     return (OpenAiModel if kind == "openai" else AnthropicModel)(settings, Resolver())
 
 
-async def answer(model: Model, prompt: Prompt = PROMPT) -> list[Any]:
+async def answer(model: Model, prompt: ModelPrompt = PROMPT) -> list[Any]:
     return [chunk async for chunk in model.stream(prompt)]
 
 
@@ -130,7 +130,9 @@ async def test_tool_calls_come_whole_and_go_back_with_their_results(server: Mode
 
 async def test_images_of_results_go_to_models_in_the_shape_of_their_api(server: ModelServer) -> None:
     image = ImageContent(data="aGk=", mime_type="image/png")
-    seen = Prompt((LATER.messages[1], Message("user", (ToolResult("c1", "[image/png]", images=(image,)),))))
+    seen = ModelPrompt(
+        (LATER.messages[1], ModelMessage("user", (ModelToolResult("c1", "[image/png]", images=(image,)),)))
+    )
     server.answer_with(openai_text("ok"), anthropic_text("ok"))
     for kind in ("openai", "anthropic"):
         model = made(kind, server)
@@ -189,8 +191,8 @@ async def test_tool_calls_are_told_apart_at_endpoints_with_odd_indices(server: M
 
 async def test_details_in_which_endpoints_differ(server: ModelServer) -> None:
     """Reasoning under another name, counts of 0, arguments that are no object, and a temperature that is too high."""
-    broken = Prompt(
-        (*(Message("assistant", (ToolUse("c1", "x", text),)) for text in ('{"a": ', "[1]", "", '{"a": 1}')),)
+    broken = ModelPrompt(
+        (*(ModelMessage("assistant", (ToolUse("c1", "x", text),)) for text in ('{"a": ', "[1]", "", '{"a": 1}')),)
     )
     thought = events(
         {"choices": [{"delta": {"reasoning": "Hm."}}]}, {"choices": [{"delta": {}, "finish_reason": "stop"}]},
@@ -234,7 +236,7 @@ async def test_t13_a_model_gets_only_media_that_it_takes_and_addresses_of_the_we
     for part, taken in MEDIA:
         server.answer_with(text("ok"), text("ok"))
         for each in (model, blind):
-            await answer(each, Prompt((Message("user", (TextContent("Hi"), part)),)))
+            await answer(each, ModelPrompt((ModelMessage("user", (TextContent("Hi"), part)),)))
         texts = [asked.raw.count(b"not shown]") for asked in server.asked]
         assert texts == [int(not taken), 1], part
         address = (getattr(part, "uri", None) or part.data or "").encode()

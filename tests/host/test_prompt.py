@@ -14,7 +14,7 @@ from interlock.config.live_settings import ServerLiveSettings
 from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host.conversations import Recorded, Stable
-from interlock.host.models.model import Message
+from interlock.host.models.model import ModelMessage
 from interlock.host.prompt import first_to_keep, system_of, user_message
 from interlock.hub.conversation_documents import StoredTurn
 from interlock.protocols.mcpl.content import ImageContent, TextContent
@@ -28,7 +28,7 @@ TURNS = 50
 SYSTEM = "contextHooks.beforeInference.inject.system"
 
 
-def recorded(index: int, *messages: Message, size: int = 400) -> Recorded:
+def recorded(index: int, *messages: ModelMessage, size: int = 400) -> Recorded:
     return Recorded(StoredTurn(f"c/{index}", "c", index, "inf", 0.0, "m", "end_turn"), messages, size)
 
 

@@ -12,7 +12,7 @@ from hub.running_hub import RunningHub, running_hub
 from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
-from interlock.host.hooks import Hooks, Response
+from interlock.host.hooks import Hooks, ModelResponse
 from interlock.host.turn import Turn
 from interlock.hub.conversation_documents import CONVERSATIONS, TURN_LEASES, TURNS, TurnLease
 from interlock.protocols.mcpl.content import ImageContent
@@ -148,7 +148,7 @@ class Camera(Hooks):
         image = ImageContent(data="aGk=", mime_type="image/png")
         return [] if self.covered else [Sourced("camera", Injection("view", "beforeUser", (image,)))]
 
-    async def after(self, turn: Turn, response: Response) -> Response:
+    async def after(self, turn: Turn, response: ModelResponse) -> ModelResponse:
         raise Fault("UPSTREAM_ERROR", "withheld")
 
     def placed(self, turn: Turn, arranged: Arrangement) -> None:

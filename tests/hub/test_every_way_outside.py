@@ -19,7 +19,7 @@ from interlock.config.model_settings import ModelSettings
 from interlock.config.settings import EmbeddingSettings, HubSettings, WebhookSettings
 from interlock.events import Bus
 from interlock.events.types import ApprovalChanged
-from interlock.host.models.endpoint import Endpoint as ModelEndpoint
+from interlock.host.models.endpoint import ModelEndpoint
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.notifiers import OPEN, ApprovalNotifiers

@@ -19,7 +19,7 @@ from starlette.routing import Router
 from hub.running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of, until
 from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
-from interlock.client.oauth.person import Pending
+from interlock.client.oauth.person import OpenLogin
 from interlock.client.oauth.storage import StoredLogin
 from interlock.config.settings import HubSettings, ServerOAuthSettings, ServerSettings, TracingSettings
 from interlock.hub.auth.principals import Principal
@@ -460,7 +460,7 @@ async def test_a_browser_that_goes_away_does_not_leave_those_who_wait_for_its_lo
     begun, go_on = asyncio.Event(), asyncio.Event()
     finish = Login.finish
 
-    async def slowly(login: Login, pending: Pending, callback: str) -> None:
+    async def slowly(login: Login, pending: OpenLogin, callback: str) -> None:
         begun.set()
         await go_on.wait()
         await finish(login, pending, callback)

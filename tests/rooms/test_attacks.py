@@ -17,7 +17,7 @@ from hub.running_hub import until
 from interlock.config.settings import Rate, TopicSettings
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.frame_queue import AT_ONCE, MAX_FRAMES, MAX_WAITING
-from interlock.rooms.member import Member
+from interlock.rooms.member import RoomMember
 from interlock.rooms.tickets import Admitted
 from interlock.transports.websocket import WebSocketConnection, text_frame
 from interlock.wire.errors import Fault
@@ -259,7 +259,7 @@ async def test_a_participant_that_never_reads_is_cut_off_and_the_others_are_serv
 class SilentConnection:
     """A participant's connection that takes frames until `full`, and whose participant reads none."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RoomMember) -> None:
         self.member = member
         self.full = False
         self.frames: list[bytes] = []

@@ -18,7 +18,7 @@ from interlock.protocols.mcpx.envelopes import decode, encode
 from interlock.protocols.mcpx.routing import Mode, TopicParticipant
 from interlock.rooms import Participant
 from interlock.rooms import participant_connection as module
-from interlock.rooms.history import MAX_BYTES, History
+from interlock.rooms.history import MAX_BYTES, TopicHistory
 from interlock.store import Store, StoreUnavailable, Transaction
 
 from .running import Peer, RunningRooms, running_rooms
@@ -169,7 +169,7 @@ async def test_a_topic_that_keeps_no_history_any_more_leaves_none_in_the_store(t
 
 
 async def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_hangs(tmp_path: Path) -> None:
-    history, cursors = History("node/build", 1_000, b"key"), []
+    history, cursors = TopicHistory("node/build", 1_000, b"key"), []
     for number in range(20):
         cursors.append(history.cursor("bob"))
         text = "漢" * 60_000
@@ -190,7 +190,7 @@ async def test_envelopes_that_could_not_be_stored_are_stored_with_the_next_write
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await Store.open(tmp_path / "hub.db", COLLECTIONS)
-    history = History("node/build", 1_000, b"key")
+    history = TopicHistory("node/build", 1_000, b"key")
     await history.load(store)
     cursor = history.cursor("bob")
     history.add(decode(encode("1", "ann", "chat", {"text": "one"})), None)
@@ -204,7 +204,7 @@ async def test_envelopes_that_could_not_be_stored_are_stored_with_the_next_write
             await history.write(store)
     history.add(decode(encode("2", "ann", "chat", {"text": "two"})), None)
     await history.close(store)
-    later = History("node/build", 1_000, b"key")
+    later = TopicHistory("node/build", 1_000, b"key")
     await later.load(store)
     bob = TopicParticipant("bob", "bob", CapabilitySet(()), Mode.ALL)
     assert len(later.missed(cursor, "bob", bob) or ()) == 2

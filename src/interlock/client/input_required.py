@@ -19,7 +19,7 @@ ROUNDS: Final = 10
 QUESTIONS: Final = 64
 
 
-class Question(msgspec.Struct):
+class InputRequired(msgspec.Struct):
     """The requests that the server needs answered before it goes on."""
 
     requests: dict[str, _Asked] = msgspec.field(name="inputRequests", default_factory=dict)
@@ -31,7 +31,7 @@ class _Asked(msgspec.Struct):
     params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def question_in(result: bytes) -> Question | None:
+def question_in(result: bytes) -> InputRequired | None:
     """The question that a result is, if it is one. Raises UPSTREAM_ERROR for one that cannot be read, and for one that
     asks nothing and gives nothing to come back with: to repeat the request would be to make it twice."""
     if read_members(result).kind != INPUT_REQUIRED:
@@ -42,9 +42,9 @@ def question_in(result: bytes) -> Question | None:
     return question
 
 
-def question_of(result: bytes) -> Question:
+def question_of(result: bytes) -> InputRequired:
     """The questions in a result that is known to hold some. Raises UPSTREAM_ERROR for what cannot be read."""
-    question = decode_json(result, Question, "UPSTREAM_ERROR", "the server's question cannot be read")
+    question = decode_json(result, InputRequired, "UPSTREAM_ERROR", "the server's question cannot be read")
     if question.state is not msgspec.UNSET and bytes(question.state)[:1] != b'"':
         raise Fault("UPSTREAM_ERROR", "the server's question cannot be read: requestState must be a string")
     if len(question.requests) > QUESTIONS:
@@ -52,7 +52,7 @@ def question_of(result: bytes) -> Question:
     return question
 
 
-async def answered(params: bytes, question: Question, handlers: Handlers) -> bytes:
+async def answered(params: bytes, question: InputRequired, handlers: Handlers) -> bytes:
     """The params to ask again with: the first ones, the answers, and the server's state exactly as it came."""
     # One after the other: a person can only look at one form at a time.
     answers = {

@@ -25,7 +25,7 @@ class Listing(msgspec.Struct, frozen=True):
     scope: str = "private"
 
 
-class Page(msgspec.Struct):
+class ListPage(msgspec.Struct):
     """One page of a list."""
 
     items: list[msgspec.Raw]
@@ -40,7 +40,7 @@ class _PageTail(msgspec.Struct):
     cacheScope: str | None = None
 
 
-async def read_page(method: str, member: str, result: bytes) -> Page:
+async def read_page(method: str, member: str, result: bytes) -> ListPage:
     """The page in a result. Raises UPSTREAM_ERROR for a result that is none."""
     try:
         tail, items = _parts(member, result)
@@ -48,7 +48,7 @@ async def read_page(method: str, member: str, result: bytes) -> Page:
         message = f"the answer to {method} cannot be read: {cause}"
         raise Fault("UPSTREAM_ERROR", message, quotes_server=True) from None
     copies = [msgspec.Raw(bytes(item)) async for item in in_turns(items, ITEMS_AT_ONCE)]
-    return Page(copies, tail.nextCursor, tail.ttlMs, tail.cacheScope or "private")
+    return ListPage(copies, tail.nextCursor, tail.ttlMs, tail.cacheScope or "private")
 
 
 def _parts(member: str, result: bytes) -> tuple[_PageTail, Iterable[bytes | msgspec.Raw]]:

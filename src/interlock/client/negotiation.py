@@ -10,7 +10,7 @@ import math
 from typing import Final, Literal
 
 from interlock.client.dial import Dial
-from interlock.client.peer import Identity, Peer, Repeat, judge_probe, read_hello, remote_fault
+from interlock.client.peer import Identity, Peer, RepeatWithVersion, judge_probe, read_hello, remote_fault
 from interlock.client.sinks import FutureSink
 from interlock.protocols.mcp.meta import with_meta
 from interlock.protocols.mcp.revisions import LATEST, LATEST_LEGACY, Revision
@@ -93,7 +93,7 @@ class Negotiation:
             link.cancel(handle, "no answer")
             raise
         verdict = judge_probe(answer)
-        if isinstance(verdict, Repeat):
+        if isinstance(verdict, RepeatWithVersion):
             return await self._probe(link, verdict.revision, patience, again - 1) if again else None
         return verdict
 

@@ -106,7 +106,7 @@ class Peer(msgspec.Struct, frozen=True):
         return isinstance(declared, dict) and bool(declared.get(feature))
 
 
-class Repeat(msgspec.Struct, frozen=True):
+class RepeatWithVersion(msgspec.Struct, frozen=True):
     """The server is of the stateless era, but wants another version of it."""
 
     revision: Revision
@@ -117,7 +117,7 @@ def declaring(identity: Identity, revision: Revision, params: bytes) -> bytes:
     return with_meta(params, identity.with_extension(EXTENSION).meta(revision))
 
 
-Verdict = Peer | Repeat | None
+Verdict = Peer | RepeatWithVersion | None
 """None: the server is of the handshake era."""
 
 
@@ -171,7 +171,7 @@ def _judge_refusal(error: ErrorObject) -> Verdict:
     supported = decode_json_or(error.data, _Supported, _Supported()).supported
     revision = _best_modern(supported)
     if revision is not None:
-        return Repeat(revision)
+        return RepeatWithVersion(revision)
     if any(name in LEGACY_NAMES for name in supported):
         return None
     named = ", ".join(supported[:10]) or "versions that it does not name"

@@ -10,7 +10,7 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.client.handlers import Handlers, Json
-from interlock.client.input_required import Question, question_of
+from interlock.client.input_required import InputRequired, question_of
 from interlock.client.peer import remote_fault
 from interlock.protocols.mcp.tasks import Status, TaskState, read_state
 from interlock.wire.errors import ErrorObject, Fault
@@ -118,7 +118,7 @@ class Task:
         self._state = read_state(answer, self._client.connection.modern)
         return answer
 
-    async def _answer(self, question: Question) -> None:
+    async def _answer(self, question: InputRequired) -> None:
         """Answer what was not answered yet; a key means one question for all the task's life."""
         for key, request in question.requests.items():
             if key in self._answered:

@@ -17,7 +17,7 @@ from interlock.config.channel_settings import ChannelSettings
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
 from interlock.host.channel_turns import ChannelPlaces, context_of, messages_of_people
-from interlock.host.client_messages import ClientMessages
+from interlock.host.client_messages import MessagesToClients
 from interlock.host.conversations import Conversation, Conversations
 from interlock.host.publishing import Publishing
 from interlock.host.turn import Turn
@@ -82,7 +82,7 @@ class ChannelConversations:
         self._host = host
         self._places = places
         self._publishing = Publishing(hub_app)
-        self._clients = ClientMessages(hub_app)
+        self._clients = MessagesToClients(hub_app)
         self._wakes: SubscriberTask | None = None
         self._started = 0.0
         self._turns: dict[str, asyncio.Task[None]] = {}

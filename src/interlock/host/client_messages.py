@@ -30,7 +30,7 @@ ARRIVED: Final = ("TIMEOUT", "SESSION_UNKNOWN")
 """Failures after which the client may have the messages: they are not sent again."""
 
 
-class ClientMessages:
+class MessagesToClients:
     """Passes messages to clients."""
 
     def __init__(self, hub_app: HubApp) -> None:

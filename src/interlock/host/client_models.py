@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.host.models.model import Chunk, Finished, Prompt, TextDelta
+from interlock.host.models.model import Chunk, Finished, ModelPrompt, TextDelta
 from interlock.hub.app import HubApp
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
@@ -99,7 +99,7 @@ class HostModel:
                 "FEATURE_SET_DISABLED", "Feature set not enabled", data={"featureSet": self._request.feature_set}
             )
 
-    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, prompt: ModelPrompt) -> AsyncGenerator[Chunk, None]:
         """The client's answer, in its chunks where the server wants them. Raises a `Fault`."""
         name = self.host.name(self._live.server, self._request.feature_set)
         params = await self._params(prompt, name)
@@ -130,7 +130,7 @@ class HostModel:
         self.info = ModelInfo(result.model)
         yield Finished(result.finish_reason, result.usage)
 
-    async def _params(self, prompt: Prompt, name: str) -> bytes:
+    async def _params(self, prompt: ModelPrompt, name: str) -> bytes:
         """The server's request with the client's names, without hidden text and what its results would be masked of."""
         masker = self._hub_app.inference_hooks.maskers().get(self._live.server)
         # The client is the host that may follow the server's wishes: a model, a tier.

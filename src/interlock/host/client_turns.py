@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.host.hooks import Response
+from interlock.host.hooks import ModelResponse
 from interlock.host.server_hooks import ServerHooks
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
@@ -75,7 +75,7 @@ class OpenTurns:
         return turn
 
 
-class ClientTurns:
+class HookedClientTurns:
     """The turns of all clients (`hub.handlers.client_hooks.ClientTurns`)."""
 
     def __init__(self, hooks: ServerHooks) -> None:
@@ -105,13 +105,13 @@ class ClientTurns:
             turn = self._open.begin(principal, answer.conversation_id, None, answer.model)
         if answer.model is not None:
             turn = msgspec.structs.replace(turn, model_info=answer.model)
-        self._tasks.begin(self._tell(turn, Response(answer.assistant_message, answer.usage)), None)
+        self._tasks.begin(self._tell(turn, ModelResponse(answer.assistant_message, answer.usage)), None)
 
     async def close(self) -> None:
         """End what is under way."""
         await self._tasks.close()
 
-    async def _tell(self, turn: ClientTurn, response: Response) -> None:
+    async def _tell(self, turn: ClientTurn, response: ModelResponse) -> None:
         try:
             await self._hooks.tell_shown(turn, response)
         finally:

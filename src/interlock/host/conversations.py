@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from interlock.config.model_settings import HostSettings
-from interlock.host.models.model import Message
+from interlock.host.models.model import ModelMessage
 from interlock.host.turn_leases import TurnLeases
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
@@ -85,7 +85,7 @@ class Recorded(msgspec.Struct, frozen=True):
     """A turn, opened."""
 
     stored: StoredTurn
-    messages: tuple[Message, ...]
+    messages: tuple[ModelMessage, ...]
     size: int
     """Characters of its messages as they are stored."""
 
@@ -149,7 +149,7 @@ class Conversations:
             lambda database: (documents.get(database, CONVERSATIONS, id), documents.get(database, TURNS, turn))
         )
 
-    async def begin(self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message]) -> int:
+    async def begin(self, conversation: Conversation, turn: StoredTurn, messages: Iterable[ModelMessage]) -> int:
         """Store a turn that begins, and the conversation with its model. Returns the version of the turn.
 
         Raises a `Fault` if another turn came between or runs at another hub, and then changes nothing.
@@ -169,7 +169,7 @@ class Conversations:
         return transaction.versions[TURNS.name, turn.id]
 
     async def save(
-        self, conversation: Conversation, turn: StoredTurn, version: int, messages: Iterable[Message], cost: float
+        self, conversation: Conversation, turn: StoredTurn, version: int, messages: Iterable[ModelMessage], cost: float
     ) -> int:
         """Store a turn as far as it came. Returns its next version."""
         sealed = await self._sealed(messages, turn.id)
@@ -185,7 +185,7 @@ class Conversations:
         return transaction.versions[TURNS.name, turn.id]
 
     async def commit(
-        self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message], cost: float
+        self, conversation: Conversation, turn: StoredTurn, messages: Iterable[ModelMessage], cost: float
     ) -> Conversation:
         """Store a turn at its end, and the conversation that it makes. Raises NOT_FOUND if that was deleted."""
         id_ = conversation.id
@@ -267,9 +267,9 @@ class Conversations:
         return min(self._settings.conversations_per_agent, MAX_CONVERSATIONS)
 
     def _recorded(self, turn: StoredTurn) -> Recorded:
-        return Recorded(turn, self._open(turn.sealed, turn.id, tuple[Message, ...]), len(turn.sealed) * 3 // 4)
+        return Recorded(turn, self._open(turn.sealed, turn.id, tuple[ModelMessage, ...]), len(turn.sealed) * 3 // 4)
 
-    async def _sealed(self, messages: Iterable[Message], bound_to: str) -> str:
+    async def _sealed(self, messages: Iterable[ModelMessage], bound_to: str) -> str:
         """The messages of a turn, sealed. A turn with results of tools or media may take a while."""
         given = tuple(messages)
         sizes = [

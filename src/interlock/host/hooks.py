@@ -13,7 +13,7 @@ from interlock.protocols.mcpl.inference import ModelInfo, Usage
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
 
 
-class Response(msgspec.Struct, frozen=True):
+class ModelResponse(msgspec.Struct, frozen=True):
     """The answer of a model, before anyone has seen it."""
 
     text: str
@@ -50,7 +50,7 @@ class Hooks(Protocol):
     def placed(self, turn: Turn, arranged: Arrangement) -> None:
         """Record where the injections went, and which had no room."""
 
-    async def after(self, turn: Turn, response: Response) -> Response:
+    async def after(self, turn: Turn, response: ModelResponse) -> ModelResponse:
         """The answer that is shown and stored. Raises a `Fault` where a policy fails closed."""
 
     def failed(self, turn: Turn) -> None:

@@ -16,18 +16,18 @@ from interlock.config.model_settings import ADD_MODEL, NO_MODEL
 from interlock.host.channel_turns import ChannelPlaces
 from interlock.host.channels import ChannelConversations
 from interlock.host.client_pushes import ClientPushes
-from interlock.host.client_turns import ClientTurns
+from interlock.host.client_turns import HookedClientTurns
 from interlock.host.conversations import Conversation, Conversations, Recorded
 from interlock.host.hooks import Hooks
 from interlock.host.inference import ServerInference
-from interlock.host.models.model import Message, ToolResult, ToolUse
+from interlock.host.models.model import ModelMessage, ModelToolResult, ToolUse
 from interlock.host.models.models import Models
 from interlock.host.rollback import Rollbacks
 from interlock.host.room_conversations import RoomConversations, Rooms
 from interlock.host.server_hooks import ServerHooks
-from interlock.host.states import States
+from interlock.host.states import ConversationStates
 from interlock.host.tools import Tools
-from interlock.host.turn import Piece, Turn
+from interlock.host.turn import Turn, TurnPiece
 from interlock.host.turns import Turns
 from interlock.hub.admin.conversations import (
     MAX_TEXT,
@@ -63,12 +63,12 @@ class Host:
         self.models = Models(lambda: hub_app.config.models, hub_app.resolver)
         self.conversations = Conversations(hub_app)
         self._inference = ServerInference(hub_app, self.models, self.conversations)
-        self.states = States(hub_app)
+        self.states = ConversationStates(hub_app)
         self._rollbacks = Rollbacks(hub_app, self.conversations, self.states)
         self._rolling_back: set[str] = set()
         places = ChannelPlaces()
         servers = ServerHooks(hub_app, places)
-        self._client_turns = ClientTurns(servers)
+        self._client_turns = HookedClientTurns(servers)
         self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, hooks or servers)
         self._channels = ChannelConversations(hub_app, self, places)
         self._pushes = ClientPushes(hub_app)
@@ -241,7 +241,7 @@ class Host:
         """A turn is over. The next of its conversation may have taken its place."""
         turn.begin(Fault("CANCELLED", "the turn was stopped"))  # For one that was stopped before it began.
         if not turn.ended:
-            turn.add(Piece("error", "the turn was stopped before its end was stored", "CANCELLED", failed=True))
+            turn.add(TurnPiece("error", "the turn was stopped before its end was stored", "CANCELLED", failed=True))
         running = self.running.get(turn.conversation.id)
         if running is not None and running[0] is turn:
             del self.running[turn.conversation.id]
@@ -269,7 +269,7 @@ def _turn_row(turn: Recorded, *, ended: bool) -> TurnRow:
     )  # fmt: skip
 
 
-def _message_rows(message: Message) -> list[MessageRow]:
+def _message_rows(message: ModelMessage) -> list[MessageRow]:
     rows = []
     injected = {each.part: f"{each.server} ({each.namespace})" for each in message.injected}
     for at, part in enumerate(message.parts):
@@ -284,7 +284,7 @@ def _message_rows(message: Message) -> list[MessageRow]:
             rows.append(MessageRow(message.role, part.text))
         elif isinstance(part, ToolUse):
             rows.append(MessageRow("tool", part.arguments, part.name))
-        elif isinstance(part, ToolResult):
+        elif isinstance(part, ModelToolResult):
             rows.append(MessageRow("result", part.text))
         else:
             rows.append(MessageRow(message.role, f"[{type(part).__name__.lower()}]"))

@@ -21,9 +21,9 @@ from interlock.host.models.model import (
     Chunk,
     Finish,
     Finished,
-    Message,
     Model,
-    Prompt,
+    ModelMessage,
+    ModelPrompt,
     TextDelta,
     believable,
     estimated,
@@ -252,11 +252,11 @@ class _Running:
             raise Fault("UPSTREAM_ERROR", "the model gave no end of its answer")
 
 
-def _prompt(request: InferenceRequest, most: int) -> Prompt:
+def _prompt(request: InferenceRequest, most: int) -> ModelPrompt:
     system = [message for message in request.messages if message.role == "system"]
     texts = [block.text for message in system for block in blocks(message.content) if isinstance(block, TextContent)]
     others = tuple(
-        Message("assistant" if message.role == "assistant" else "user", blocks(message.content))
+        ModelMessage("assistant" if message.role == "assistant" else "user", blocks(message.content))
         for message in request.messages
         if message.role != "system"
     )
@@ -265,7 +265,7 @@ def _prompt(request: InferenceRequest, most: int) -> Prompt:
     temperature = request.preferences.temperature
     if temperature is not None:
         temperature = min(max(temperature, 0.0), 2.0)
-    return Prompt(others, "\n\n".join(texts), (), most, temperature)
+    return ModelPrompt(others, "\n\n".join(texts), (), most, temperature)
 
 
 def _row(

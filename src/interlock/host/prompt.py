@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.host.conversations import Recorded, Stable
-from interlock.host.models.model import BYTES_PER_TOKEN, Injected, Message, Part
+from interlock.host.models.model import BYTES_PER_TOKEN, Injected, ModelMessage, Part
 from interlock.protocols.mcpl.content import AudioContent, Blocks, ImageContent, TextContent
 from interlock.protocols.mcpl.injections import Arrangement, Placed, render
 
@@ -32,21 +32,21 @@ def system_of(stable: Stable) -> str:
     return "\n\n".join(text for text in (stable.system, LABELLED, "\n".join(items)) if text)
 
 
-def user_message(text: str | None, arranged: Arrangement) -> Message:
+def user_message(text: str | None, arranged: Arrangement) -> ModelMessage:
     """The message that begins a turn: injections around the user's own text."""
     own: list[tuple[Part, Placed | None]] = [] if text is None else [(TextContent(text), None)]
     parts = [*_sourced(arranged.before_user), *own, *_sourced(arranged.after_user)]
     injected = [
         Injected(at, placed.server, placed.namespace) for at, (_, placed) in enumerate(parts) if placed is not None
     ]
-    return Message("user", tuple(part for part, _ in parts), tuple(injected))
+    return ModelMessage("user", tuple(part for part, _ in parts), tuple(injected))
 
 
 def _sourced(items: Iterable[Placed]) -> list[tuple[Part, Placed | None]]:
     return [(part, placed) for placed in items for part in _labelled(placed)]
 
 
-def history(turns: Iterable[Recorded]) -> tuple[Message, ...]:
+def history(turns: Iterable[Recorded]) -> tuple[ModelMessage, ...]:
     """The messages of earlier turns, as they were sent."""
     return tuple(message for turn in turns for message in turn.messages)
 

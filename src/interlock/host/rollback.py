@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from interlock.host.conversations import Conversation, Conversations
-from interlock.host.models.model import ToolResult, ToolUse
-from interlock.host.states import KeptTree, States
+from interlock.host.models.model import ModelToolResult, ToolUse
+from interlock.host.states import ConversationStates, KeptTree
 from interlock.hub.admin.rollback import LastingCall, RollbackDone, RollbackPlan, RollbackStep
 from interlock.hub.app import HubApp
 from interlock.hub.catalog.target import Target
@@ -48,7 +48,7 @@ class _Step(msgspec.Struct, frozen=True):
 class Rollbacks:
     """Plans and makes rollbacks. The host keeps turns of the conversation away meanwhile."""
 
-    def __init__(self, hub_app: HubApp, conversations: Conversations, states: States) -> None:
+    def __init__(self, hub_app: HubApp, conversations: Conversations, states: ConversationStates) -> None:
         self._hub_app = hub_app
         self._conversations = conversations
         self._states = states
@@ -159,7 +159,7 @@ class Rollbacks:
         for turn in turns:
             for message, answer in zip_longest(turn.messages, turn.messages[1:]):
                 results = () if answer is None else answer.parts
-                refused = {part.id for part in results if isinstance(part, ToolResult) and part.refused}
+                refused = {part.id for part in results if isinstance(part, ModelToolResult) and part.refused}
                 uses = [part for part in message.parts if isinstance(part, ToolUse) and part.id not in refused]
                 calls += [LastingCall(turn.stored.index, use.name) for use in uses]
         return [call for call in calls if self._place(call.tool) not in shown][:MAX_CALLS]

@@ -27,7 +27,7 @@ PAUSE_S: Final = 5.0
 MAX_CHARS: Final = 64 * 1024
 
 
-class Participant(Protocol):
+class TopicMember(Protocol):
     """A member of a topic in this process."""
 
     ended: str
@@ -48,7 +48,7 @@ class Participant(Protocol):
 class Rooms(Protocol):
     """The topics of the hub."""
 
-    def join_locally(self, topic: str, by: Principal, *, separate: bool = True) -> Participant:
+    def join_locally(self, topic: str, by: Principal, *, separate: bool = True) -> TopicMember:
         """Join a topic in this process. Raises Fault."""
 
 
@@ -90,7 +90,7 @@ class RoomConversations:
                     self._hub_app.logs.add("hub", "hub", f"[channels.{name}] is not in {topic}: {last_problem}"[:500])
             await asyncio.sleep(PAUSE_S)
 
-    async def _listen(self, member: Participant, name: str, table: ChannelSettings, topic: str) -> None:
+    async def _listen(self, member: TopicMember, name: str, table: ChannelSettings, topic: str) -> None:
         while not member.ended:
             await member.wait()
             while (envelope := member.read()) is not None:
@@ -99,7 +99,7 @@ class RoomConversations:
                     await self._answer(member, name, table, topic, envelope, text)
 
     async def _answer(
-        self, member: Participant, name: str, table: ChannelSettings, topic: str, envelope: Envelope, text: str
+        self, member: TopicMember, name: str, table: ChannelSettings, topic: str, envelope: Envelope, text: str
     ) -> None:
         await self._hub_app.live.touches.added(table.agent)
         conversation, outcome, reason = "", "delivered", ""

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.host.conversations import MAX_TURN_BYTES, Stable
 from interlock.host.models.media import without_media
-from interlock.host.models.model import Finish, Message, ToolDefinition, ToolResult, ToolUse
+from interlock.host.models.model import Finish, ModelMessage, ModelToolResult, ToolDefinition, ToolUse
 from interlock.host.prompt import user_message
 from interlock.host.turn import Turn
 from interlock.protocols.mcpl.content import TextContent
@@ -41,7 +41,7 @@ class RunningTurn:
         self.conversation = turn.conversation
         self.version = 0
         """Of the stored turn; 0 until it is stored."""
-        self.messages: list[Message] = []
+        self.messages: list[ModelMessage] = []
         self.text = ""
         """Everything that the model said in this turn."""
         self.usage = Usage(0, 0)
@@ -52,7 +52,7 @@ class RunningTurn:
         self._ids: set[str] = set()
         self._open: list[ToolUse] = []
         """The calls of the round that is under way."""
-        self._results: list[ToolResult] = []
+        self._results: list[ModelToolResult] = []
         self._begun = 0
         """How many of these calls were begun."""
 
@@ -79,7 +79,7 @@ class RunningTurn:
 
     # Tool calls.
 
-    def know_ids(self, earlier: Iterable[Message]) -> None:
+    def know_ids(self, earlier: Iterable[ModelMessage]) -> None:
         """Note the ids of calls in the rest of the prompt."""
         self._ids |= {part.id for message in earlier for part in message.parts if isinstance(part, ToolUse)}
 
@@ -98,7 +98,7 @@ class RunningTurn:
         texts = (TextContent(text),) if text else ()
         if texts or calls:
             self.check_room(len(text) + sum(len(use.arguments) for use in calls))
-            self.messages.append(Message("assistant", (*texts, *calls)))
+            self.messages.append(ModelMessage("assistant", (*texts, *calls)))
         self.text = f"{self.text}\n\n{text}" if self.text and text else self.text or text
         self.finish = finish
         self._open, self._results, self._begun = calls, [], 0
@@ -107,7 +107,7 @@ class RunningTurn:
         """The next call of the round is made now."""
         self._begun += 1
 
-    def end_call(self, result: ToolResult) -> None:
+    def end_call(self, result: ModelToolResult) -> None:
         """The call has a result. Raises TOO_LARGE for one that has no room: then all results of the turn are cut."""
         self._results.append(result)
         try:
@@ -121,7 +121,7 @@ class RunningTurn:
 
     def end_round(self) -> None:
         """Every call of the round has its result."""
-        self.messages.append(Message("user", tuple(self._results)))
+        self.messages.append(ModelMessage("user", tuple(self._results)))
         self._open, self._results = [], []
 
     def rewrite(self, text: str) -> None:
@@ -129,7 +129,7 @@ class RunningTurn:
         self.text = text
         self.messages = [
             *_without_words(self.messages),
-            *([Message("assistant", (TextContent(text),))] if text else []),
+            *([ModelMessage("assistant", (TextContent(text),))] if text else []),
         ]
 
     def check_room(self, chars: int) -> None:
@@ -138,31 +138,31 @@ class RunningTurn:
         if self._size > MAX_CHARS:
             raise Fault("TOO_LARGE", f"a turn holds at most {MAX_CHARS} characters")
 
-    def to_store(self, *, ended: bool = False) -> list[Message]:
+    def to_store(self, *, ended: bool = False) -> list[ModelMessage]:
         """The messages so far. Before the answer is whole, without media, which an endpoint may refuse for ever, and
         without words that a server may replace."""
         messages = self.messages or self._beginning()
         if self._open:
-            messages = [*messages, Message("user", (*self._results, *self._missing()))]
+            messages = [*messages, ModelMessage("user", (*self._results, *self._missing()))]
         if ended:
             return messages
         return [without_media(message) for message in (_without_words(messages) if self._withheld else messages)]
 
-    def _beginning(self) -> list[Message]:
+    def _beginning(self) -> list[ModelMessage]:
         """The message of the user and of the host, as long as no server was asked."""
         message = user_message(self.turn.user_message, arrange(self.turn.context))
         return [message] if message.parts else []
 
-    def _missing(self) -> list[ToolResult]:
+    def _missing(self) -> list[ModelToolResult]:
         """Notes in the place of results. A call that was not begun did nothing, as one that was refused."""
         under_way, later = self._open[len(self._results) : self._begun], self._open[self._begun :]
         return [
-            *(ToolResult(use.id, NO_RESULT, failed=True) for use in under_way),
-            *(ToolResult(use.id, NOT_CALLED, failed=True, refused=True) for use in later),
+            *(ModelToolResult(use.id, NO_RESULT, failed=True) for use in under_way),
+            *(ModelToolResult(use.id, NOT_CALLED, failed=True, refused=True) for use in later),
         ]
 
 
-def _without_words(messages: Iterable[Message]) -> list[Message]:
+def _without_words(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     """Messages without the words of the model."""
     kept = []
     for message in messages:
@@ -172,12 +172,12 @@ def _without_words(messages: Iterable[Message]) -> list[Message]:
     return kept
 
 
-def _with_cut_results(message: Message) -> Message:
-    parts = tuple(_cut(part) if isinstance(part, ToolResult) else part for part in message.parts)
+def _with_cut_results(message: ModelMessage) -> ModelMessage:
+    parts = tuple(_cut(part) if isinstance(part, ModelToolResult) else part for part in message.parts)
     return msgspec.structs.replace(message, parts=parts)
 
 
-def _cut(result: ToolResult) -> ToolResult:
+def _cut(result: ModelToolResult) -> ModelToolResult:
     """The beginning of a result."""
     text = result.text
     if len(text) > CUT_CHARS:

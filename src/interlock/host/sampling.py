@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.host.models.model import BYTES_PER_TOKEN, Chunk, Finish, Finished, Part, Prompt, TextDelta
+from interlock.host.models.model import BYTES_PER_TOKEN, Chunk, Finish, Finished, ModelPrompt, Part, TextDelta
 from interlock.hub.app import HubApp
 from interlock.hub.sessions.session import Session
 from interlock.hub.upstreams.client_requests import ClientRequest
@@ -66,7 +66,7 @@ class ClientModel:
         """The agent whose client it is."""
         return self._session.caller.principal.id
 
-    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, prompt: ModelPrompt) -> AsyncGenerator[Chunk, None]:
         """The client's answer in one chunk. Raises a `Fault`, also where a gate or the client refuses."""
         params = msgspec.json.encode(_params(prompt, self._wanted))
         request = ClientRequest(self._server, METHOD, params, params, self._session.caller, self._session, beside=True)
@@ -81,7 +81,7 @@ class ClientModel:
         yield Finished(FINISH.get(decoded.stopReason or "", "end_turn"), usage)
 
 
-def _params(prompt: Prompt, wanted: str | None) -> dict[str, Any]:
+def _params(prompt: ModelPrompt, wanted: str | None) -> dict[str, Any]:
     """The request as every revision of MCP has it: one block in each message."""
     messages = [
         {"role": message.role, "content": _block(part)} for message in prompt.messages for part in message.parts

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from interlock.host.channel_turns import ChannelPlaces
-from interlock.host.hooks import HookedTurn, Response
+from interlock.host.hooks import HookedTurn, ModelResponse
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
@@ -60,14 +60,14 @@ class ServerHooks:
         """Record where the injections of a turn went, and those that had no room."""
         self._hooks.placed(self._of(turn), arranged.dropped, arranged.costs)
 
-    async def after(self, turn: HookedTurn, response: Response) -> Response:
+    async def after(self, turn: HookedTurn, response: ModelResponse) -> ModelResponse:
         """The answer after every server has seen it. Raises a `Fault` where one that fails closed did not answer."""
         inference = self._of(turn)
         answer = await self._hooks.after(inference, ModelAnswer(response.text, response.usage))
         self._hooks.tell(inference, "completed", response.usage)
         return msgspec.structs.replace(response, text=answer.text)
 
-    async def tell_shown(self, turn: HookedTurn, response: Response) -> None:
+    async def tell_shown(self, turn: HookedTurn, response: ModelResponse) -> None:
         """Tell the servers of an answer that its user has read already: none can replace or withhold it."""
         inference = self._of(turn)
         await self._hooks.tell_shown(inference, ModelAnswer(response.text, response.usage))

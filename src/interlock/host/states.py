@@ -30,7 +30,7 @@ class KeptTree(msgspec.Struct, frozen=True):
     """The turn of each checkpoint, and of the newest that was dropped from the path."""
 
 
-class States:
+class ConversationStates:
     """The trees of all conversations of one hub."""
 
     def __init__(self, hub_app: HubApp) -> None:

@@ -24,7 +24,7 @@ MAX_TEXT: Final = 4 * 1024 * 1024
 Kind = Literal["text", "thinking", "tool", "result", "approval", "done", "error"]
 
 
-class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
+class TurnPiece(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of a turn, as it comes."""
 
     kind: Kind
@@ -64,7 +64,7 @@ class Turn:
         """Context that the host itself adds, such as events that woke the turn."""
         self.unmoderated: str | None = None
         """The answer as the model wrote it, where a server replaced it."""
-        self.pieces: list[Piece] = []
+        self.pieces: list[TurnPiece] = []
         self._chars = 0
         self._changed = asyncio.Event()
         self._begun = asyncio.Event()
@@ -123,7 +123,7 @@ class Turn:
         """Wait until the calls of the turn may be made."""
         await self._may_call.wait()
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: TurnPiece) -> None:
         """Hand a piece to the readers. Raises TOO_LARGE for more than a turn may have."""
         last = piece.kind in ("done", "error")
         self._chars += len(piece.text)
@@ -133,7 +133,7 @@ class Turn:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def read(self, after: int, wait_s: float) -> list[Piece]:
+    async def read(self, after: int, wait_s: float) -> list[TurnPiece]:
         """The pieces after the first so many; waits for one if there is none yet, but no longer than this."""
         if after >= len(self.pieces) and not self.ended:
             with contextlib.suppress(TimeoutError):
@@ -141,7 +141,7 @@ class Turn:
                     await self._changed.wait()
         return self.pieces[after:]
 
-    async def __aiter__(self) -> AsyncIterator[Piece]:
+    async def __aiter__(self) -> AsyncIterator[TurnPiece]:
         at = 0
         while not (self.ended and at >= len(self.pieces)):
             if at >= len(self.pieces):

@@ -15,17 +15,17 @@ from typing import Final
 import msgspec
 
 from interlock.host.conversations import MAX_TURN_BYTES, Conversation, Conversations, Recorded, next_turn_id
-from interlock.host.hooks import Hooks, Response
+from interlock.host.hooks import Hooks, ModelResponse
 from interlock.host.models.model import (
     Chunk,
     Finish,
     Finished,
-    Message,
-    Prompt,
+    ModelMessage,
+    ModelPrompt,
+    ModelToolResult,
     TextDelta,
     ThinkingDelta,
     ToolDefinition,
-    ToolResult,
     ToolUse,
     estimated,
     size_of_chunk,
@@ -33,9 +33,9 @@ from interlock.host.models.model import (
 from interlock.host.prices import cost_of
 from interlock.host.prompt import first_to_keep, history, system_of, user_message
 from interlock.host.running_turn import RunningTurn
-from interlock.host.states import States
+from interlock.host.states import ConversationStates
 from interlock.host.tools import Tools
-from interlock.host.turn import Piece, Turn
+from interlock.host.turn import Turn, TurnPiece
 from interlock.hub.app import HubApp
 from interlock.hub.conversation_documents import UNFINISHED, StoredTurn
 from interlock.protocols.mcpl.inference import Usage
@@ -50,7 +50,7 @@ class Turns:
     """Runs the turns of all conversations."""
 
     def __init__(
-        self, hub_app: HubApp, conversations: Conversations, tools: Tools, states: States, hooks: Hooks
+        self, hub_app: HubApp, conversations: Conversations, tools: Tools, states: ConversationStates, hooks: Hooks
     ) -> None:
         self._hub_app = hub_app
         self._conversations = conversations
@@ -110,7 +110,7 @@ class Turns:
         running.hold(withheld=withheld)
         for _ in range(self._hub_app.config.host.rounds):
             system = system_of(running.conversation.stable)
-            prompt = Prompt((*earlier, *running.messages), system, tools, self._answer_room(running))
+            prompt = ModelPrompt((*earlier, *running.messages), system, tools, self._answer_room(running))
             calls = await self._answer(running, prompt, withheld=withheld)
             if not calls:
                 break
@@ -119,20 +119,20 @@ class Turns:
             running.end_round()
         else:
             raise Fault("QUOTA_EXCEEDED", f"the model called tools in {self._hub_app.config.host.rounds} rounds")
-        response = await self._hooks.after(turn, Response(running.text, running.usage, running.finish))
+        response = await self._hooks.after(turn, ModelResponse(running.text, running.usage, running.finish))
         if response.text != running.text:
             turn.keep_unmoderated(running.text)
             running.rewrite(response.text)
         if withheld and response.text:
-            turn.add(Piece("text", response.text))
+            turn.add(TurnPiece("text", response.text))
 
     def _history(
         self, running: RunningTurn, tools: tuple[ToolDefinition, ...], stored: Sequence[Recorded]
-    ) -> tuple[Message, ...]:
+    ) -> tuple[ModelMessage, ...]:
         """The messages of earlier turns, as many as fit into the model's window."""
         conversation, info = running.conversation, running.turn.model.info
         turns = [turn for turn in stored if turn.stored.index < running.turn.index]
-        fixed = estimated(Prompt(tuple(running.messages), system_of(conversation.stable), tools), 0).input_tokens
+        fixed = estimated(ModelPrompt(tuple(running.messages), system_of(conversation.stable), tools), 0).input_tokens
         window = info.context_window or 0
         room = window - fixed - min(RESERVE, window // 8) - self._answer_room(running)
         first = first_to_keep(turns, conversation.stored.first, max(room, 0))
@@ -147,7 +147,7 @@ class Turns:
         window = running.turn.model.info.context_window or 0
         return max(1, min(window // 2, window if settings is None else settings.max_tokens))
 
-    async def _answer(self, running: RunningTurn, prompt: Prompt, *, withheld: bool) -> list[ToolUse]:
+    async def _answer(self, running: RunningTurn, prompt: ModelPrompt, *, withheld: bool) -> list[ToolUse]:
         """Ask the model once. Returns the tools that it calls."""
         turn, text, calls = running.turn, "", []
         finish: Finish | None = None
@@ -158,9 +158,9 @@ class Turns:
                     if len(text) > MAX_TURN_BYTES // 4:
                         raise Fault("TOO_LARGE", f"the model wrote more than {MAX_TURN_BYTES // 4} characters")
                     if not withheld:
-                        turn.add(Piece("text", chunk.text))
+                        turn.add(TurnPiece("text", chunk.text))
                 elif isinstance(chunk, ThinkingDelta):
-                    turn.add(Piece("thinking", chunk.text))
+                    turn.add(TurnPiece("thinking", chunk.text))
                 elif isinstance(chunk, ToolUse):
                     calls.append(running.named(chunk, prompt.tools))
                 elif isinstance(chunk, Finished):
@@ -173,21 +173,21 @@ class Turns:
     async def _call(self, running: RunningTurn, use: ToolUse) -> None:
         """Make one call of a round. It is in the store before it is made, and its result after."""
         turn = running.turn
-        turn.add(Piece("tool", use.arguments, use.name))
+        turn.add(TurnPiece("tool", use.arguments, use.name))
         await turn.may_call()
         states = await self._states.for_call(turn)
         running.begin_call()
         await self._save(running)
         outcome = await self._tools.call(
-            turn.conversation.principal, use, states, lambda decision: turn.add(Piece("approval", name=decision))
+            turn.conversation.principal, use, states, lambda decision: turn.add(TurnPiece("approval", name=decision))
         )
         images = outcome.images if "vision" in turn.model.info.capabilities else ()
         try:
-            running.end_call(ToolResult(use.id, outcome.text, outcome.failed, images, outcome.refused))
+            running.end_call(ModelToolResult(use.id, outcome.text, outcome.failed, images, outcome.refused))
         finally:
             await self._states.take(turn, states)
             await self._save(running)
-        turn.add(Piece("result", outcome.text, use.name, outcome.failed))
+        turn.add(TurnPiece("result", outcome.text, use.name, outcome.failed))
 
     def _stored(self, running: RunningTurn, error: str) -> StoredTurn:
         turn, usage = running.turn, running.usage
@@ -219,14 +219,18 @@ class Turns:
             fault = fault or cause
         turn.begin(fault)
         if fault is None:
-            turn.add(Piece("done", running.text, "", False, usage.input_tokens, usage.output_tokens, running.finish))
+            turn.add(
+                TurnPiece("done", running.text, "", False, usage.input_tokens, usage.output_tokens, running.finish)
+            )
         else:
             hint = f" ({fault.hint})" if fault.hint else ""
-            turn.add(Piece("error", fault.message + hint, fault.name, True, usage.input_tokens, usage.output_tokens))
+            turn.add(
+                TurnPiece("error", fault.message + hint, fault.name, True, usage.input_tokens, usage.output_tokens)
+            )
         return conversation
 
 
-async def _chunks(running: RunningTurn, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+async def _chunks(running: RunningTurn, prompt: ModelPrompt) -> AsyncGenerator[Chunk, None]:
     """The answer of the turn's model. Its tokens count however it ends, unless the endpoint refused the request."""
     written: int | None = None
     usage: Usage | None = None

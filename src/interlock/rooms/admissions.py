@@ -15,7 +15,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.routing import TopicParticipant
-from interlock.rooms.member import Member, MemberRoom, rate_limited
+from interlock.rooms.member import MemberRoom, RoomMember, rate_limited
 from interlock.rooms.policy import GUEST
 
 MAX_METERS: Final = 20_000
@@ -34,7 +34,7 @@ class Admissions:
 
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
-        self._reserved: dict[Member, Reservation] = {}
+        self._reserved: dict[RoomMember, Reservation] = {}
         self._meters: dict[str, Meter] = {}
 
     def apply_settings(self, settings: TopicSettings) -> None:
@@ -45,7 +45,7 @@ class Admissions:
 
     def reserve(
         self, room: MemberRoom, principal: Principal | None, place: Reservation, connected: Collection[str], now: float
-    ) -> Member:
+    ) -> RoomMember:
         """Reserve a place for a connection that is being upgraded. Raises Refusal."""
         id_ = place.participant.id
         joins = self._meter(GUEST if principal is None else id_)
@@ -58,19 +58,19 @@ class Admissions:
             raise EnvelopeRefused(
                 RefusalReason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic."
             )
-        member = Member(room, id_, principal, self._meter(id_), datetime.now(UTC))
+        member = RoomMember(room, id_, principal, self._meter(id_), datetime.now(UTC))
         self._reserved[member] = place
         return member
 
-    def take(self, member: Member) -> Reservation:
+    def take(self, member: RoomMember) -> Reservation:
         """The place of a member that is connected now."""
         return self._reserved.pop(member)
 
-    def give_up(self, member: Member) -> bool:
+    def give_up(self, member: RoomMember) -> bool:
         """Free the place of a member whose connection was never opened. False for one that was."""
         return self._reserved.pop(member, None) is not None
 
-    def forget_guest(self, member: Member) -> None:
+    def forget_guest(self, member: RoomMember) -> None:
         """Forget the rate of a guest that left: it never comes back under this id."""
         if member.principal is None:
             self._meters.pop(member.id, None)

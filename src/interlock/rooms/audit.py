@@ -6,7 +6,7 @@ from interlock.hub.audit.entries import NOBODY
 from interlock.hub.journal import Journal
 from interlock.protocols.mcpx.errors import RefusalReason
 from interlock.protocols.mcpx.proposals import Proposal, State
-from interlock.rooms.member import Member
+from interlock.rooms.member import RoomMember
 
 
 class RoomAudit:
@@ -16,19 +16,21 @@ class RoomAudit:
         self._journal = journal
         self._topic = topic
 
-    def record(self, event: str, member: Member, details: dict[str, object], rule: str = "", reason: str = "") -> None:
+    def record(
+        self, event: str, member: RoomMember, details: dict[str, object], rule: str = "", reason: str = ""
+    ) -> None:
         """Record what a participant did."""
         by = member.principal or NOBODY
         self._journal.room(event, by, self._topic, rule=rule, reason=reason, details=details)
 
-    def refusal(self, member: Member, reason: RefusalReason, message: str, kind: str | None, count: int) -> None:
+    def refusal(self, member: RoomMember, reason: RefusalReason, message: str, kind: str | None, count: int) -> None:
         """Record so many refusals of a participant for one reason."""
         details: dict[str, object] = {"participant": member.id, "count": count}
         if kind is not None:
             details["kind"] = kind[:256]
         self.record("refused", member, details, rule=reason.value, reason=message[:256])
 
-    def proposal(self, member: Member | None, proposal: Proposal) -> None:
+    def proposal(self, member: RoomMember | None, proposal: Proposal) -> None:
         """Record that a proposal was opened or has ended; without a participant, that it expired."""
         by = NOBODY if member is None or member.principal is None else member.principal
         details: dict[str, object] = {

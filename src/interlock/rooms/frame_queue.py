@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from interlock.rooms.member import Member
+from interlock.rooms.member import RoomMember
 
 AT_ONCE: Final = 256
 """Frames written in one turn of the loop, so that a large topic does not hold it."""
@@ -48,10 +48,10 @@ class FrameQueue:
 
     __slots__ = ("_blocked", "_bytes", "_drop", "_position", "_queue", "_scheduled", "_slow", "_written", "delivered")
 
-    def __init__(self, drop: Callable[[Member], None]) -> None:
+    def __init__(self, drop: Callable[[RoomMember], None]) -> None:
         self._drop = drop
         """Ends a participant that left too much unread."""
-        self._queue: deque[tuple[bytes, Sequence[Member], Hold | None]] = deque()
+        self._queue: deque[tuple[bytes, Sequence[RoomMember], Hold | None]] = deque()
         self._bytes = 0
         """The size of all frames in the queue."""
         self._position = 0
@@ -59,9 +59,9 @@ class FrameQueue:
         self._written: tuple[bytes, int] | None = None
         """The first frames for the same members, joined, and how many they are."""
         self._scheduled = False
-        self._blocked: dict[Member, None] = {}
+        self._blocked: dict[RoomMember, None] = {}
         """Senders that wait."""
-        self._slow: dict[Member, None] = {}
+        self._slow: dict[RoomMember, None] = {}
         """Participants that missed a frame and are about to be dropped."""
         self.delivered = 0
 
@@ -80,18 +80,18 @@ class FrameQueue:
         """Whether nobody else may come, since the store has not noted earlier envelopes for a long time."""
         return len(self._queue) >= MAX_FRAMES or self._bytes >= MAX_BYTES
 
-    def wait(self, member: Member) -> None:
+    def wait(self, member: RoomMember) -> None:
         """Resume this sender once there is space."""
         self._blocked[member] = None
 
-    def send(self, frame: bytes, members: Sequence[Member]) -> None:
+    def send(self, frame: bytes, members: Sequence[RoomMember]) -> None:
         """Write a frame to each of these, after all frames before it."""
         if not self._queue and len(members) <= AT_ONCE:
             self._write(frame, 1, members)
         else:
             self.send_soon(frame, members)
 
-    def send_soon(self, frame: bytes, members: Sequence[Member], hold: Hold | None = None) -> None:
+    def send_soon(self, frame: bytes, members: Sequence[RoomMember], hold: Hold | None = None) -> None:
         """Write a frame in the next turn, together with those that follow it to the same members."""
         self._queue.append((frame, members, hold))
         self._bytes += len(frame)
@@ -132,7 +132,7 @@ class FrameQueue:
                 if not member.gone:
                     member.connection.resume()
 
-    def _joined(self, members: Sequence[Member]) -> tuple[bytes, int]:
+    def _joined(self, members: Sequence[RoomMember]) -> tuple[bytes, int]:
         """The first frames of the queue that go to the same members, as one piece of bytes."""
         found: list[bytes] = []
         size = 0
@@ -143,7 +143,7 @@ class FrameQueue:
             found.append(frame)
         return b"".join(found), len(found)
 
-    def _write(self, frames: bytes, count: int, members: Sequence[Member]) -> None:
+    def _write(self, frames: bytes, count: int, members: Sequence[RoomMember]) -> None:
         known = self._slow
         if known:
             members = [member for member in members if member not in known]

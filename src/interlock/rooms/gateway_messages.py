@@ -17,8 +17,8 @@ from interlock.protocols.mcpx.routing import TopicParticipant
 from interlock.protocols.mcpx.topic import Topic
 from interlock.rooms.frame_queue import FrameQueue
 from interlock.rooms.given_texts import GivenTexts
-from interlock.rooms.history import History, servers_in
-from interlock.rooms.member import Member
+from interlock.rooms.history import TopicHistory, servers_in
+from interlock.rooms.member import RoomMember
 from interlock.rooms.timestamps import timestamp
 from interlock.transports.websocket import text_frame
 
@@ -32,7 +32,12 @@ class GatewayMessages:
         self._given_texts = given_texts
 
     def welcome(
-        self, member: Member, history: History | None, cursor: str | None = None, *, recovered: bool | None = None
+        self,
+        member: RoomMember,
+        history: TopicHistory | None,
+        cursor: str | None = None,
+        *,
+        recovered: bool | None = None,
     ) -> None:
         """Tell a member who it is, who is there, and where it is in the history."""
         you = self._topic.participant(member.id)
@@ -43,7 +48,9 @@ class GatewayMessages:
             position = system.HistoryPayload(cursor or history.cursor(member.subject), recovered)
         self._send(system.welcome(self._id(), you.info, others, timestamp(), position), (member,))
 
-    def welcome_back(self, member: Member, participant: TopicParticipant, history: History | None, since: str) -> None:
+    def welcome_back(
+        self, member: RoomMember, participant: TopicParticipant, history: TopicHistory | None, since: str
+    ) -> None:
         """Welcome a member that comes with a cursor, and send the missed envelopes or `history_lost`."""
         missed = None if history is None else history.missed(since, member.subject, participant)
         # Its cursor stays until it has everything: the connection may end before.
@@ -58,33 +65,35 @@ class GatewayMessages:
         elif history is not None:
             self.cursor(member, history)
 
-    def cursor(self, member: Member, history: History) -> None:
+    def cursor(self, member: RoomMember, history: TopicHistory) -> None:
         """Tell a member where it is in the history now."""
         envelope = system.history(self._id(), member.id, history.cursor(member.subject), timestamp())
         self._send(envelope, (member,))
 
-    def presence(self, event: system.PresenceEvent, participant: TopicParticipant, members: Iterable[Member]) -> None:
+    def presence(
+        self, event: system.PresenceEvent, participant: TopicParticipant, members: Iterable[RoomMember]
+    ) -> None:
         """Tell members that somebody came or left."""
         self._send(system.presence(self._id(), event, participant.info, timestamp()), members)
 
-    def violation(self, member: Member, refusal: EnvelopeRefused, others: Iterable[Member]) -> None:
+    def violation(self, member: RoomMember, refusal: EnvelopeRefused, others: Iterable[RoomMember]) -> None:
         """Tell the others that a member tried to send a kind that it may not."""
         self._send(system.violation_notice(self._id(), member.id, refusal, timestamp()), others)
 
-    def refuse(self, member: Member, refusal: EnvelopeRefused) -> None:
+    def refuse(self, member: RoomMember, refusal: EnvelopeRefused) -> None:
         """Tell a member why an envelope of it has no effect."""
         self._send(self._error(member, refusal), (member,))
 
-    def last_words(self, member: Member, refusal: EnvelopeRefused) -> bytes:
+    def last_words(self, member: RoomMember, refusal: EnvelopeRefused) -> bytes:
         """The frame that tells a member why its connection ends."""
         return text_frame(self._error(member, refusal))
 
-    def _error(self, member: Member, refusal: EnvelopeRefused) -> bytes:
+    def _error(self, member: RoomMember, refusal: EnvelopeRefused) -> bytes:
         participant = self._topic.participant(member.id)
         texts = () if participant is None else participant.capabilities.texts
         return system.error(self._id(), member.id, refusal, texts, timestamp())
 
-    def _send(self, envelope: bytes, members: Iterable[Member]) -> None:
+    def _send(self, envelope: bytes, members: Iterable[RoomMember]) -> None:
         self._frames.send(text_frame(envelope), list(members))
 
     def _id(self) -> str:

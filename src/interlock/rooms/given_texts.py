@@ -16,8 +16,8 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.handlers.rooms import MESSAGE
 from interlock.rooms.frame_queue import FrameQueue, Hold
-from interlock.rooms.listener_lists import Listeners
-from interlock.rooms.member import Member
+from interlock.rooms.listener_lists import EnvelopeRecipients
+from interlock.rooms.member import RoomMember
 
 
 class GivenTexts:
@@ -31,7 +31,7 @@ class GivenTexts:
         """Give up deliveries that wait."""
         await self._tasks.close()
 
-    def note(self, listeners: Listeners, sender: Principal | None, frames: FrameQueue) -> Hold | None:
+    def note(self, listeners: EnvelopeRecipients, sender: Principal | None, frames: FrameQueue) -> Hold | None:
         """An envelope of a sender is about to be delivered. The hold is released once that is stored."""
         now = time.monotonic()
         if now < listeners.noted_until:
@@ -43,12 +43,12 @@ class GivenTexts:
         return hold
 
     def note_result(
-        self, members: Sequence[Member], asker: Principal | None, server: str, frames: FrameQueue
+        self, members: Sequence[RoomMember], asker: Principal | None, server: str, frames: FrameQueue
     ) -> Hold | None:
         """A server's answer is about to be delivered to others than `asker`, whose own call is judged elsewhere."""
         return self._note_texts(_readers(members, asker), (server,), frames)
 
-    def note_history(self, member: Member, servers: Iterable[str], frames: FrameQueue) -> Hold | None:
+    def note_history(self, member: RoomMember, servers: Iterable[str], frames: FrameQueue) -> Hold | None:
         """A member is about to be given what was said before, partly by these servers."""
         return self._note_texts(_readers((member,), None), tuple(servers), frames)
 
@@ -70,7 +70,7 @@ class GivenTexts:
         await self._hub_app.gate_chain.note_delivery(reader, servers, MESSAGE)
 
 
-def _readers(members: Iterable[Member], sender: Principal | None) -> set[Principal]:
+def _readers(members: Iterable[RoomMember], sender: Principal | None) -> set[Principal]:
     """The principals that get an envelope at once. Own words are not from outside; guests are callers without a key."""
     found = {each.principal or LOCAL_AGENT for each in members if not each.keeps_unread}
     return found if sender is None else found - {sender}

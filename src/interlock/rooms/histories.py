@@ -11,7 +11,7 @@ import logging
 from interlock.config.settings import RoomSettings, TopicSettings
 from interlock.hub.app import HubApp
 from interlock.hub.room_documents import HISTORY_HEADS
-from interlock.rooms.history import History, delete_history
+from interlock.rooms.history import TopicHistory, delete_history
 from interlock.store import StoreError
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class Histories:
 
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
-        self._by_topic: dict[str, History] = {}
+        self._by_topic: dict[str, TopicHistory] = {}
         self._ended: set[str] = set()
         """Topics whose stored envelopes are to be deleted. A new history of such a topic is written after that."""
         self._writing: asyncio.Task[None] | None = None
@@ -38,14 +38,14 @@ class Histories:
         self._ended.update(place.removeprefix(own) for place in places if place.startswith(own))
         self._ended -= self._by_topic.keys()
 
-    def of(self, topic: str, settings: TopicSettings) -> History | None:
+    def of(self, topic: str, settings: TopicSettings) -> TopicHistory | None:
         """The history of a topic; None where it keeps none. One that a reload switched on begins anew."""
         if not settings.history:
             return None
         history = self._by_topic.get(topic)
         if history is None:
             key = self._hub_app.keys.derived(b"rooms")
-            history = self._by_topic[topic] = History(self._place(topic), settings.history, key)
+            history = self._by_topic[topic] = TopicHistory(self._place(topic), settings.history, key)
         return history
 
     def apply(self, rooms: RoomSettings) -> None:

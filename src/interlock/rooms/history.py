@@ -22,7 +22,7 @@ from interlock.hub.auth.principals import SERVER
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead, HistorySegment, history_key
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.routing import TopicParticipant, recipients
-from interlock.rooms.member import Member
+from interlock.rooms.member import RoomMember
 from interlock.store import Store
 
 MAX_BYTES: Final = 2 * 1024 * 1024
@@ -34,7 +34,7 @@ CURSORS_PER_TICK: Final = 100
 _MAC_CHARS: Final = 32
 
 
-class Entry(NamedTuple):
+class HistoryEntry(NamedTuple):
     """One envelope, and who receives it."""
 
     offset: int
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     data: str
 
 
-class History:
+class TopicHistory:
     """The history of one topic."""
 
     def __init__(self, place: str, most: int, key: bytes) -> None:
@@ -53,10 +53,10 @@ class History:
         self._key = key
         self._seal = ViewSeal(history_key(key))
         self._epoch = secrets.token_hex(8)
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[HistoryEntry] = deque()
         self._bytes = 0
         """The size of all kept envelopes on the wire."""
-        self._unwritten: deque[Entry] = deque()
+        self._unwritten: deque[HistoryEntry] = deque()
         self._segments: deque[tuple[str, int]] = deque()
         """The stored segments: ids, with the last offset of each."""
         self._has_head = False
@@ -72,7 +72,7 @@ class History:
     def add(self, envelope: Envelope, proposer: str | None) -> None:
         """Keep an envelope that is passed on."""
         self.offset += 1
-        entry = Entry(self.offset, envelope.sender, envelope.to, proposer, envelope.raw.decode())
+        entry = HistoryEntry(self.offset, envelope.sender, envelope.to, proposer, envelope.raw.decode())
         self._entries.append(entry)
         self._unwritten.append(entry)
         self._bytes += len(envelope.raw)
@@ -82,7 +82,7 @@ class History:
         """Where a participant is now. Only the same participant can come back with it."""
         return self._cursor(subject, self.offset)
 
-    def missed(self, cursor: str, subject: str, participant: TopicParticipant) -> list[Entry] | None:
+    def missed(self, cursor: str, subject: str, participant: TopicParticipant) -> list[HistoryEntry] | None:
         """The envelopes since a participant's cursor, in order; None where they are not known."""
         epoch, _, rest = cursor.partition(".")
         number = rest.partition(".")[0]
@@ -105,10 +105,10 @@ class History:
         """Go on where the hub stopped. After a crash a new epoch begins, since the last envelopes may be missing."""
         found = sorted(await store.find(HISTORY_SEGMENTS, place=self._place), key=lambda one: one.value.first)
         head = await store.get(HISTORY_HEADS, self._place)
-        entries: list[Entry] = []
+        entries: list[HistoryEntry] = []
         for segment in found:
             text = self._seal.open(SealedView(segment.value.id, segment.value.sealed))
-            entries += [] if text is None else msgspec.json.decode(text, type=list[Entry])
+            entries += [] if text is None else msgspec.json.decode(text, type=list[HistoryEntry])
             self._segments.append((segment.key, entries[-1].offset if entries else 0))
         unbroken = all(later.offset == one.offset + 1 for one, later in pairwise(entries))
         last = entries[-1].offset if entries else 0
@@ -180,10 +180,10 @@ class Positions:
     """Members that still need a new cursor."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Member] = deque()
+        self._waiting: deque[RoomMember] = deque()
         self._offset = 0
 
-    def due(self, offset: int, members: Iterable[Member]) -> list[Member]:
+    def due(self, offset: int, members: Iterable[RoomMember]) -> list[RoomMember]:
         """The members that get a cursor now. After a change every member gets one, a bounded number in each call."""
         if not self._waiting and self._offset != offset:
             self._offset = offset
@@ -201,10 +201,10 @@ async def delete_history(store: Store, place: str) -> None:
         change.delete(HISTORY_HEADS, place)
 
 
-def servers_in(entries: Iterable[Entry]) -> set[str]:
+def servers_in(entries: Iterable[HistoryEntry]) -> set[str]:
     """The tool servers of the hub whose results are among some envelopes."""
     return {each.sender.removeprefix(SERVER) for each in entries if each.sender.startswith(SERVER)}
 
 
-def _size(entry: Entry) -> int:
+def _size(entry: HistoryEntry) -> int:
     return len(entry.data) if entry.data.isascii() else len(entry.data.encode())

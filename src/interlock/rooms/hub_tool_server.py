@@ -34,7 +34,7 @@ from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Request
 
 if TYPE_CHECKING:
-    from interlock.rooms.member import Member
+    from interlock.rooms.member import RoomMember
     from interlock.rooms.room import Room
 
 PREFIX: Final = "server:"
@@ -71,7 +71,7 @@ class HubToolServer:
         """Requests that name it. A broadcast is for nobody: two servers could both act on it."""
         return envelope.kind.type == kinds.REQUEST and self.id in envelope.to
 
-    def receive(self, sender: Member, envelope: Envelope, proposal: Proposal | None) -> None:
+    def receive(self, sender: RoomMember, envelope: Envelope, proposal: Proposal | None) -> None:
         """Answer a request, now or later. One whose kind is not what its payload says is never served."""
         try:
             operation = check_payload(envelope)
@@ -121,7 +121,7 @@ class HubToolServer:
         """The sender gave the request up, so nothing answers it."""
         self._open.pop(room_request.envelope.id, None)
 
-    def _serve(self, sender: Member, room_request: RoomRequest) -> None:
+    def _serve(self, sender: RoomMember, room_request: RoomRequest) -> None:
         method = room_request.request.method
         caller = self._caller(sender.principal)
         exchange = RoomExchange(self, room_request, caller)
@@ -167,7 +167,7 @@ class HubToolServer:
         revision = agree(requested if isinstance(requested, str) else "")
         return self._hub_app.hub.introduce(msgspec.structs.replace(exchange.dialect, revision=revision), caller)
 
-    def _notified(self, sender: Member, operation: PayloadMethod) -> None:
+    def _notified(self, sender: RoomMember, operation: PayloadMethod) -> None:
         """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
         if operation.method != CANCELLED:
             return

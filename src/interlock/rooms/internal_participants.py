@@ -14,7 +14,7 @@ import msgspec
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.proposals import Proposal
-from interlock.rooms.member import Member
+from interlock.rooms.member import RoomMember
 
 
 class InternalParticipant(Protocol):
@@ -31,7 +31,7 @@ class InternalParticipant(Protocol):
     def wants(self, envelope: Envelope) -> bool:
         """Whether it reads this envelope."""
 
-    def receive(self, sender: Member, envelope: Envelope, proposal: Proposal | None) -> None:
+    def receive(self, sender: RoomMember, envelope: Envelope, proposal: Proposal | None) -> None:
         """An envelope that was passed on, with the proposal that it opened or ended. Called after the delivery."""
 
     def on_expired(self, proposal: Proposal) -> None:
@@ -45,7 +45,7 @@ class _Delivery(msgspec.Struct, frozen=True, eq=False):
     """An envelope on its way to one of them."""
 
     to: InternalParticipant
-    sender: Member
+    sender: RoomMember
     envelope: Envelope
     proposal: Proposal | None
 
@@ -66,7 +66,7 @@ class InternalParticipants:
         """Deliver envelopes to a participant from now on."""
         self._all[internal.id] = internal
 
-    def pass_on(self, sender: Member, envelope: Envelope, proposal: Proposal | None) -> None:
+    def pass_on(self, sender: RoomMember, envelope: Envelope, proposal: Proposal | None) -> None:
         """Deliver an envelope to those who want it, in the next turn of the loop."""
         for internal in self._all.values():
             # Later, since not everyone may have the envelope yet, and an answer comes after it.

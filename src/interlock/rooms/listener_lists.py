@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.rooms.member import Member
+from interlock.rooms.member import RoomMember
 
 MAX_SENDERS: Final = 16
 
 
-class Listeners(list[Member]):
+class EnvelopeRecipients(list[RoomMember]):
     """The connections that the envelopes of one sender go to."""
 
     noted_until = 0.0
@@ -26,14 +26,14 @@ class ListenerLists:
     __slots__ = ("_lists",)
 
     def __init__(self) -> None:
-        self._lists: dict[str, tuple[tuple[str, ...], Listeners]] = {}
+        self._lists: dict[str, tuple[tuple[str, ...], EnvelopeRecipients]] = {}
 
-    def find(self, members: Mapping[str, Member], recipients: tuple[str, ...], sender: str) -> Listeners:
+    def find(self, members: Mapping[str, RoomMember], recipients: tuple[str, ...], sender: str) -> EnvelopeRecipients:
         """The connections of the recipients."""
         known = self._lists.get(sender)
         if known is not None and known[0] is recipients:
             return known[1]
-        found = Listeners(members[id_] for id_ in recipients if id_ in members)
+        found = EnvelopeRecipients(members[id_] for id_ in recipients if id_ in members)
         if len(self._lists) >= MAX_SENDERS:
             self._lists.clear()
         self._lists[sender] = recipients, found

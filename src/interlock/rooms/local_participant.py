@@ -17,7 +17,7 @@ from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
 from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.payloads import operation_kind
-from interlock.rooms.member import Member
+from interlock.rooms.member import RoomMember
 from interlock.rooms.timestamps import timestamp
 from interlock.transports.websocket_frames import texts_of
 
@@ -32,7 +32,7 @@ class LocalParticipant:
     keeps_unread: ClassVar[bool] = True
     """Its user notes that an agent is given the envelopes that waited here."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RoomMember) -> None:
         self.member = member
         self.ended = ""
         """Why it is no longer in the topic; empty while it is."""

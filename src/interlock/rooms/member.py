@@ -38,25 +38,25 @@ class MemberConnection(Protocol):
 class MemberRoom(Protocol):
     """The room, as its members use it."""
 
-    def enter(self, member: Member) -> None:
+    def enter(self, member: RoomMember) -> None:
         """The member is connected."""
 
-    def receive(self, member: Member, data: bytes, binary: bool) -> MessageOutcome:
+    def receive(self, member: RoomMember, data: bytes, binary: bool) -> MessageOutcome:
         """Judge an envelope and pass it on, or answer why not."""
 
-    def submit(self, member: Member, data: bytes) -> None:
+    def submit(self, member: RoomMember, data: bytes) -> None:
         """Judge an envelope of a participant in this process, and pass it on. Raises Refusal."""
 
-    def report(self, member: Member, refusal: EnvelopeRefused) -> None:
+    def report(self, member: RoomMember, refusal: EnvelopeRefused) -> None:
         """Tell a member why a frame of it has no effect."""
 
-    def drop_slow(self, member: Member) -> None:
+    def drop_slow(self, member: RoomMember) -> None:
         """End a member that left too much unread."""
 
-    def lose(self, member: Member) -> None:
+    def lose(self, member: RoomMember) -> None:
         """The connection has gone."""
 
-    def expel(self, member: Member, message: str, fix: str) -> None:
+    def expel(self, member: RoomMember, message: str, fix: str) -> None:
         """End a member that may no longer be here."""
 
 
@@ -65,7 +65,7 @@ def subject_of(id: str, principal: Principal | None) -> str:
     return id if principal is None else principal.id
 
 
-class Member:
+class RoomMember:
     """A participant's connection, as its room sees it (`websocket.MessageReceiver`)."""
 
     __slots__ = (

@@ -1,6 +1,6 @@
 """A participant of a topic: sends, asks and answers, and reads everything that arrives.
 
-`ParticipantState` checks and remembers envelopes, `ParticipantConnection` connects and reads, `OpenRequests` matches
+`ParticipantState` checks and remembers envelopes, `ParticipantConnection` connects and reads, `ParticipantRequests` matches
 responses, and `ParticipantAnswers` answers with an MCP server of the participant's own.
 """
 
@@ -23,7 +23,7 @@ from interlock.rooms.errors import RoomError
 from interlock.rooms.mcp_requests import response_kind
 from interlock.rooms.participant_answers import ParticipantAnswers
 from interlock.rooms.participant_connection import DeliveryMode, ParticipantConnection
-from interlock.rooms.participant_requests import OpenRequests
+from interlock.rooms.participant_requests import ParticipantRequests
 from interlock.rooms.participant_socket import room_url
 from interlock.rooms.participant_state import ParticipantState
 from interlock.rooms.timestamps import timestamp
@@ -53,7 +53,7 @@ class Participant(ParticipantState):
         self._inbox: deque[Envelope] = deque()
         self._arrived = asyncio.Event()
         self._ended: RoomError | None = None
-        self._open_requests = OpenRequests()
+        self._open_requests = ParticipantRequests()
         self._answers = None if server is None else ParticipantAnswers(server)
         self._numbers = 0
         self.lost = 0

@@ -13,7 +13,7 @@ from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.rooms.errors import RoomError
 
 
-class OpenRequests:
+class ParticipantRequests:
     """Requests by envelope id. Each ends with a response, an error of the gateway, or its connection."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
     from interlock.rooms.local_participant import LocalParticipant
-    from interlock.rooms.member import Member
+    from interlock.rooms.member import RoomMember
     from interlock.rooms.room import Room
 
 ANSWER_S: Final = 30.0
@@ -73,7 +73,7 @@ class ProposalInbox:
             type_ == kinds.REQUEST and envelope.correlation_id is not None
         )
 
-    def receive(self, sender: Member, envelope: Envelope, proposal: Proposal | None) -> None:
+    def receive(self, sender: RoomMember, envelope: Envelope, proposal: Proposal | None) -> None:
         """Offer a new proposal, or end the approval request of one that has ended."""
         if proposal is None:
             return

@@ -30,10 +30,10 @@ from interlock.rooms.counts import RoomCounts
 from interlock.rooms.frame_queue import FrameQueue
 from interlock.rooms.gateway_messages import GatewayMessages
 from interlock.rooms.given_texts import GivenTexts
-from interlock.rooms.history import History, Positions
+from interlock.rooms.history import Positions, TopicHistory
 from interlock.rooms.internal_participants import InternalParticipant, InternalParticipants
-from interlock.rooms.listener_lists import ListenerLists, Listeners
-from interlock.rooms.member import MAX_PAUSE_S, Member
+from interlock.rooms.listener_lists import EnvelopeRecipients, ListenerLists
+from interlock.rooms.member import MAX_PAUSE_S, RoomMember
 from interlock.rooms.policy import ANONYMOUS, rules_of
 from interlock.transports.websocket import text_frame
 from interlock.transports.websocket_frames import MessageOutcome
@@ -54,9 +54,9 @@ class Room:
         name: str,
         settings: TopicSettings,
         journal: Journal,
-        check: Callable[[Member], None],
+        check: Callable[[RoomMember], None],
         given_texts: GivenTexts,
-        history: History | None = None,
+        history: TopicHistory | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -66,7 +66,7 @@ class Room:
         """Raises Refusal for a participant whose envelopes cannot be judged now, or no longer."""
         self._given_texts = given_texts
         self._topic = Topic(rules_of(settings))
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, RoomMember] = {}
         self._internal = InternalParticipants()
         self._admissions = Admissions(settings)
         self._frames = FrameQueue(self.drop_slow)
@@ -76,7 +76,7 @@ class Room:
         self._positions = Positions()
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[RoomMember, ...]:
         """Everyone who is connected."""
         return tuple(self._members.values())
 
@@ -124,14 +124,14 @@ class Room:
         capabilities: CapabilitySet,
         mode: Mode,
         since: str | None = None,
-    ) -> Member:
+    ) -> RoomMember:
         """Reserve a place for a connection that is being upgraded. Raises Refusal. `since` is a cursor of before."""
         self._check_crowd()
         participant = TopicParticipant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
         place = Reservation(participant, since)
         return self._admissions.reserve(self, principal, place, self._members, clock_s())
 
-    def enter(self, member: Member) -> None:
+    def enter(self, member: RoomMember) -> None:
         """The participant is connected: welcome it, then tell all. A former connection of the same one ends."""
         participant, since = self._admissions.take(member)
         try:
@@ -164,7 +164,7 @@ class Room:
         mode = participant.mode.value
         self._audit.record("joined", member, {"participant": member.id, "mode": mode, "again": before is not None})
 
-    def lose(self, member: Member) -> None:
+    def lose(self, member: RoomMember) -> None:
         """The connection has gone: tell all, unless a newer connection took its place."""
         if self._admissions.give_up(member) or member.gone:
             return
@@ -180,14 +180,14 @@ class Room:
         self._admissions.forget_guest(member)
         self._audit.record("left", member, {"participant": member.id})
 
-    def expel(self, member: Member, message: str, fix: str) -> None:
+    def expel(self, member: RoomMember, message: str, fix: str) -> None:
         """End a participant that may no longer be here. It is told why."""
         self._expel(member, EnvelopeRefused(RefusalReason.ACCESS_ENDED, message, fix))
         self.lose(member)
 
     # Envelopes.
 
-    def receive(self, member: Member, data: bytes, binary: bool) -> MessageOutcome:
+    def receive(self, member: RoomMember, data: bytes, binary: bool) -> MessageOutcome:
         """Judge an envelope and pass it on, or answer why not. LATER: the room resumes the connection."""
         if self._frames.full:
             self._frames.wait(member)
@@ -199,7 +199,7 @@ class Room:
             return MessageOutcome.REFUSED
         return MessageOutcome.ACCEPTED
 
-    def submit(self, member: Member, data: bytes) -> None:
+    def submit(self, member: RoomMember, data: bytes) -> None:
         """Judge an envelope of a participant in this process, and pass it on. Raises Refusal, counted and recorded."""
         try:
             if self._frames.full:
@@ -213,7 +213,7 @@ class Room:
             self._refuse(member, refusal, clock_s())
             raise
 
-    def _take(self, member: Member, data: bytes, binary: bool) -> None:
+    def _take(self, member: RoomMember, data: bytes, binary: bool) -> None:
         now = clock_s()
         self._check(member)
         if member.gone:
@@ -227,7 +227,7 @@ class Room:
         if accepted.proposal is not None:
             self._audit.proposal(member, accepted.proposal)
 
-    def report(self, member: Member, refusal: EnvelopeRefused) -> None:
+    def report(self, member: RoomMember, refusal: EnvelopeRefused) -> None:
         """Tell a sender why its envelope is refused, or not acted on. Counted and recorded."""
         self._refuse(member, refusal, clock_s())
         self._gateway.refuse(member, refusal)
@@ -271,7 +271,7 @@ class Room:
         self._frames.send_soon(text_frame(envelope.raw), listeners, hold)
         return True
 
-    def _listeners_of(self, envelope: Envelope, accepted: Accepted) -> Listeners:
+    def _listeners_of(self, envelope: Envelope, accepted: Accepted) -> EnvelopeRecipients:
         """Count and keep an accepted envelope. Gives the members who get it."""
         self.counts.passed += 1
         if self._history is not None:
@@ -293,7 +293,7 @@ class Room:
 
     # Changes at run time.
 
-    def apply_settings(self, settings: TopicSettings, history: History | None) -> None:
+    def apply_settings(self, settings: TopicSettings, history: TopicHistory | None) -> None:
         """Apply other settings, from the next envelope on."""
         self.settings = settings
         self._history = history
@@ -318,7 +318,7 @@ class Room:
         self._gateway.welcome(self._members[id], self._history)
         self._presence("join", participant)
 
-    def _refuse(self, member: Member, refusal: EnvelopeRefused, now: float) -> None:
+    def _refuse(self, member: RoomMember, refusal: EnvelopeRefused, now: float) -> None:
         self.counts.refused[refusal.reason] += 1
         if refusal.reason in (RefusalReason.RATE_LIMITED, RefusalReason.TOO_LARGE) or member.meter.wait_s(now) > 0:
             member.pause(MAX_PAUSE_S)
@@ -339,7 +339,7 @@ class Room:
         self.counts.presences += 1
         self._gateway.presence(event, participant, self._members.values())
 
-    def drop_slow(self, member: Member) -> None:
+    def drop_slow(self, member: RoomMember) -> None:
         """End a participant that left too much unread."""
         if member.gone:
             return
@@ -352,7 +352,7 @@ class Room:
         self._audit.refusal(member, RefusalReason.TOO_SLOW, message, None, 1)
         self.lose(member)
 
-    def _expel(self, member: Member, refusal: EnvelopeRefused) -> None:
+    def _expel(self, member: RoomMember, refusal: EnvelopeRefused) -> None:
         """Tell a participant why its connection ends, and end it."""
         self.counts.refused[refusal.reason] += 1
         last = self._gateway.last_words(member, refusal)

@@ -24,7 +24,7 @@ from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.local_participant import LocalParticipant
-from interlock.rooms.member import Member
+from interlock.rooms.member import RoomMember
 from interlock.rooms.tickets import Admitted
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
@@ -53,7 +53,7 @@ Key = tuple[str, str, str]
 class ToolParticipant(LocalParticipant):
     """One client in one topic."""
 
-    def __init__(self, member: Member, session: Session | None) -> None:
+    def __init__(self, member: RoomMember, session: Session | None) -> None:
         self.session = session
         self.used_at = time.monotonic()
         self.waiting = 0

@@ -24,7 +24,7 @@ from interlock.protocols.patterns import PatternError
 from interlock.rooms.capability_changes import RoomCapabilities
 from interlock.rooms.given_texts import GivenTexts
 from interlock.rooms.histories import Histories
-from interlock.rooms.member import EXTRA_CONNECTION, Member, subject_of
+from interlock.rooms.member import EXTRA_CONNECTION, RoomMember, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member
 from interlock.rooms.tickets import Admitted
 from interlock.wire.errors import Fault
@@ -75,7 +75,7 @@ class Topics:
         if loading is not None and not loading.done():
             raise Fault("SERVER_NOT_READY", "rooms are being opened", retry_after_ms=500)
 
-    def admit(self, topic: str, admitted: Admitted, mode: Mode, since: str | None = None) -> Member:
+    def admit(self, topic: str, admitted: Admitted, mode: Mode, since: str | None = None) -> RoomMember:
         """Admit a connection that is being upgraded, or a participant in this process. Raises Fault."""
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
@@ -147,7 +147,7 @@ class Topics:
                 else:
                     room.grant(member.id, self.capabilities(name, member.subject, member.principal))
 
-    def _check(self, member: Member) -> None:
+    def _check(self, member: RoomMember) -> None:
         """Called for every envelope. Raises Refusal where nothing can be judged; ends a participant without access."""
         if self._hub_app.config.rooms is not self.settings:
             self.follow_configuration()
@@ -156,7 +156,7 @@ class Topics:
         if not member.gone:
             self._check_access(member)
 
-    def _check_access(self, member: Member) -> None:
+    def _check_access(self, member: RoomMember) -> None:
         principal = member.principal
         if principal is not None and self._hub_app.access.rights(principal) is None:
             member.expel("The key was revoked or has expired.", "Connect with a valid key.")

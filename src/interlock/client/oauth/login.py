@@ -18,7 +18,7 @@ import msgspec
 
 from interlock.client.oauth.discovery import Discovered, discover
 from interlock.client.oauth.endpoints import Endpoints
-from interlock.client.oauth.person import Browser, Pending, PendingDevice
+from interlock.client.oauth.person import Browser, OpenLogin, PendingDevice
 from interlock.client.oauth.storage import LoginStore, MemoryLoginStore, StoredLogin
 from interlock.client.oauth.token_requests import SILENT_GRANTS, TokenRequests
 from interlock.process.task_set import TaskSet
@@ -113,7 +113,7 @@ class Login:
         pending = await self.begin(challenge, self.browser.redirect_uri)
         await self.finish(pending, await self.browser.visit(pending.request))
 
-    async def begin(self, challenge: Challenge, redirect_uri: str) -> Pending:
+    async def begin(self, challenge: Challenge, redirect_uri: str) -> OpenLogin:
         """Prepare a login that a person completes in a browser."""
         async with self._store.lock():
             stored = await self._reload()
@@ -126,9 +126,9 @@ class Login:
                 endpoint = found.server.token_endpoint or ""
                 await self._store.save(StoredLogin(found.server.issuer, found.resource, endpoint, client))
             request = authorization_request(found.server, client.client_id, redirect_uri, found.resource, scopes)
-            return Pending(request, found, client)
+            return OpenLogin(request, found, client)
 
-    async def finish(self, pending: Pending, callback: str) -> None:
+    async def finish(self, pending: OpenLogin, callback: str) -> None:
         """Exchange the code in a callback for tokens. Raises LOGIN_REQUIRED."""
         code = code_of(pending.request, callback)
         fields = code_request(pending.request, code, pending.found.resource)

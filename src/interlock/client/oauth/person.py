@@ -12,7 +12,7 @@ from interlock.protocols.oauth.clients import RegisteredClient
 from interlock.protocols.oauth.tokens import DeviceCode
 
 
-class Pending(msgspec.Struct, frozen=True):
+class OpenLogin(msgspec.Struct, frozen=True):
     """A login that waits for a person in a browser."""
 
     request: AuthorizationRequest

@@ -12,13 +12,13 @@ from interlock.host.models.endpoint import EndpointSecrets, arguments_of, body_o
 from interlock.host.models.model import (
     Chunk,
     Finish,
-    Message,
+    ModelMessage,
+    ModelPrompt,
+    ModelToolResult,
     Part,
-    Prompt,
     TextDelta,
     ThinkingDelta,
     TokenCount,
-    ToolResult,
     ToolUse,
 )
 from interlock.host.models.streamed_model import MAX_NAME_CHARS, AnswerReader, PartialCall, StreamedModel
@@ -54,7 +54,7 @@ class AnthropicModel(StreamedModel):
     def _reader(self) -> _StreamReader:
         return _StreamReader(self._endpoint.secrets)
 
-    async def _body(self, prompt: Prompt) -> bytes:
+    async def _body(self, prompt: ModelPrompt) -> bytes:
         body: dict[str, Any] = {
             "model": self._settings.model,
             "stream": True,
@@ -117,13 +117,13 @@ class _StreamReader(AnswerReader):
             call.extend(delta.partial_json)
 
 
-def _messages(message: Message) -> list[dict[str, Any]]:
+def _messages(message: ModelMessage) -> list[dict[str, Any]]:
     return [{"role": message.role, "content": [_part(part) for part in _results_first(message.parts)]}]
 
 
 def _results_first(parts: tuple[Part, ...]) -> list[Part]:
     """The API wants the results of tools before everything else in their message."""
-    return sorted(parts, key=lambda part: not isinstance(part, ToolResult))
+    return sorted(parts, key=lambda part: not isinstance(part, ModelToolResult))
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _part(part: Part) -> dict[str, Any]:
         return {"type": "text", "text": part.text}
     if isinstance(part, ToolUse):
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments_of(part.arguments) or {}}
-    if isinstance(part, ToolResult):
+    if isinstance(part, ModelToolResult):
         content: str | list[dict[str, Any]] = part.text
         if part.images:
             content = [*([{"type": "text", "text": part.text}] if part.text else []), *map(_part, part.images)]

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from interlock.config.model_settings import ModelSettings
-from interlock.host.models.model import Message, Prompt, size_of
+from interlock.host.models.model import ModelMessage, ModelPrompt, size_of
 from interlock.judge.secrets import redact
 from interlock.transports.http.client.reading import retry_after_ms
 from interlock.transports.http.client.streamed_post import ResponseHead, StreamedAnswer, StreamedPost
@@ -44,7 +44,7 @@ SMALL_CHARS: Final = 32 * 1024
 T = TypeVar("T")
 
 
-class Endpoint:
+class ModelEndpoint:
     """One address of a model API."""
 
     def __init__(self, settings: ModelSettings, url: str, headers: Mapping[str, str], resolver: Resolver) -> None:
@@ -185,7 +185,9 @@ class _AnswerClock:
 _CHECK: Final = "check `url` and `model` in [models.NAME]"
 
 
-async def body_of(stable: Mapping[str, Any], prompt: Prompt, messages: Callable[[Message], Iterable[Any]]) -> bytes:
+async def body_of(
+    stable: Mapping[str, Any], prompt: ModelPrompt, messages: Callable[[ModelMessage], Iterable[Any]]
+) -> bytes:
     """The JSON of a request: the stable members first, the messages last. A large one is made off the loop.
 
     Each message is encoded by itself, so that the thread never holds the interpreter for long.

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from interlock.host.models.model import Message, Part, Prompt, ToolResult
+from interlock.host.models.model import ModelMessage, ModelPrompt, ModelToolResult, Part
 from interlock.judge.addresses import kind_of, read_address
 from interlock.protocols.mcpl.content import AudioContent, ImageContent, TextContent
 
@@ -23,13 +23,13 @@ _INSIDE: Final = ("localhost", "local", "internal", "intranet", "lan", "home", "
 """The last part of names that mean something inside a network alone."""
 
 
-def presentable(prompt: Prompt, capabilities: Sequence[str]) -> Prompt:
+def presentable(prompt: ModelPrompt, capabilities: Sequence[str]) -> ModelPrompt:
     """The prompt as a model with these capabilities takes it."""
     messages = tuple(_with(message, capabilities) for message in prompt.messages)
     return msgspec.structs.replace(prompt, messages=messages)
 
 
-def without_media(message: Message) -> Message:
+def without_media(message: ModelMessage) -> ModelMessage:
     """A message with notes in the place of its media."""
     return _with(message, ())
 
@@ -39,13 +39,13 @@ def is_image(kind: object, data: object) -> bool:
     return isinstance(kind, str) and kind in IMAGES and isinstance(data, str) and _BASE64.fullmatch(data) is not None
 
 
-def _with(message: Message, capabilities: Sequence[str]) -> Message:
+def _with(message: ModelMessage, capabilities: Sequence[str]) -> ModelMessage:
     parts = tuple(_shown(part, capabilities) for part in message.parts)
     return message if parts == message.parts else msgspec.structs.replace(message, parts=parts)
 
 
 def _shown(part: Part, capabilities: Sequence[str]) -> Part:
-    if isinstance(part, ToolResult):
+    if isinstance(part, ModelToolResult):
         return part if not part.images or "vision" in capabilities else msgspec.structs.replace(part, images=())
     if not isinstance(part, ImageContent | AudioContent) or _is_taken(part, capabilities):
         return part

@@ -47,7 +47,7 @@ class ToolUse(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
     """JSON, if the model wrote any that can be read."""
 
 
-class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
+class ModelToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
     """The result of a call, for the model."""
 
     id: str
@@ -60,7 +60,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result
 
 
 Part: TypeAlias = (
-    TextContent | ImageContent | AudioContent | ResourceContent | ResourceLinkContent | ToolUse | ToolResult
+    TextContent | ImageContent | AudioContent | ResourceContent | ResourceLinkContent | ToolUse | ModelToolResult
 )
 
 
@@ -73,7 +73,7 @@ class Injected(msgspec.Struct, frozen=True):
     namespace: str
 
 
-class Message(msgspec.Struct, frozen=True):
+class ModelMessage(msgspec.Struct, frozen=True):
     """One message of a prompt."""
 
     role: Literal["user", "assistant"]
@@ -91,10 +91,10 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     """The JSON Schema of its arguments."""
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class ModelPrompt(msgspec.Struct, frozen=True):
     """Everything a model reads, in the order in which it is sent: the stable parts first."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[ModelMessage, ...]
     system: str = ""
     tools: tuple[ToolDefinition, ...] = ()
     max_tokens: int | None = None
@@ -131,7 +131,7 @@ class Model(Protocol):
     def info(self) -> ModelInfo:
         """The model, as servers are told of it."""
 
-    def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+    def stream(self, prompt: ModelPrompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
 
 
@@ -145,7 +145,7 @@ class ConfiguredModel(Model, Protocol):
         """Close its connections. Answers that are under way fail."""
 
 
-def estimated(prompt: Prompt, answer_chars: int) -> Usage:
+def estimated(prompt: ModelPrompt, answer_chars: int) -> Usage:
     """The tokens of an inference whose endpoint does not count."""
     return Usage(size_of(prompt) // BYTES_PER_TOKEN + 1, answer_chars // BYTES_PER_TOKEN + 1)
 
@@ -171,7 +171,7 @@ def size_of_chunk(chunk: Chunk) -> int:
     return 0 if isinstance(chunk, Finished) else len(chunk.text)
 
 
-def size_of(prompt: Prompt) -> int:
+def size_of(prompt: ModelPrompt) -> int:
     """About how many characters a prompt has. It is asked often, so nothing is encoded for it."""
     tools = sum(len(tool.name) + len(tool.description) + len(bytes(tool.schema)) for tool in prompt.tools)
     parts = sum(_size(part) for message in prompt.messages for part in message.parts)
@@ -179,7 +179,7 @@ def size_of(prompt: Prompt) -> int:
 
 
 def _size(part: Part) -> int:
-    if isinstance(part, ToolResult):
+    if isinstance(part, ModelToolResult):
         return len(part.text) + sum(_size(image) for image in part.images)
     if isinstance(part, TextContent):
         return len(part.text)

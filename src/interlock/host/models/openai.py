@@ -13,14 +13,14 @@ from interlock.host.models.endpoint import EndpointSecrets, arguments_of, body_o
 from interlock.host.models.model import (
     Chunk,
     Finish,
-    Message,
+    ModelMessage,
+    ModelPrompt,
+    ModelToolResult,
     Part,
-    Prompt,
     TextDelta,
     ThinkingDelta,
     TokenCount,
     ToolDefinition,
-    ToolResult,
     ToolUse,
 )
 from interlock.host.models.streamed_model import AnswerReader, PartialCall, StreamedModel
@@ -54,7 +54,7 @@ class OpenAiModel(StreamedModel):
     def _reader(self) -> _StreamReader:
         return _StreamReader(self._endpoint.secrets)
 
-    async def _body(self, prompt: Prompt) -> bytes:
+    async def _body(self, prompt: ModelPrompt) -> bytes:
         body: dict[str, Any] = {
             "model": self._settings.model,
             "stream": True,
@@ -69,7 +69,7 @@ class OpenAiModel(StreamedModel):
         system = [{"role": "system", "content": prompt.system}] if prompt.system else []
         first = prompt.messages[0] if prompt.messages else None
 
-        def messages(message: Message) -> Iterator[dict[str, Any]]:
+        def messages(message: ModelMessage) -> Iterator[dict[str, Any]]:
             yield from system if message is first else ()
             yield from _messages(message)
 
@@ -124,15 +124,15 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _messages(message: Message) -> Iterator[dict[str, Any]]:
+def _messages(message: ModelMessage) -> Iterator[dict[str, Any]]:
     """A message as this API has it: the result of each call is a message of its own, before anything else."""
     for part in message.parts:
-        if isinstance(part, ToolResult):
+        if isinstance(part, ModelToolResult):
             yield {"role": "tool", "tool_call_id": part.id, "content": part.text}
     calls = [part for part in message.parts if isinstance(part, ToolUse)]
-    parts = [part for part in message.parts if not isinstance(part, ToolUse | ToolResult)]
+    parts = [part for part in message.parts if not isinstance(part, ToolUse | ModelToolResult)]
     # Results are text in this API, so their images follow as a message of the user.
-    shown = [(part.id, part.images) for part in message.parts if isinstance(part, ToolResult) and part.images]
+    shown = [(part.id, part.images) for part in message.parts if isinstance(part, ModelToolResult) and part.images]
     seen: list[TextContent | ImageContent] = []
     for id_, images in shown:
         seen += [TextContent(f"[Images of the result of {id_}]"), *images]

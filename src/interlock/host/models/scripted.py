@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.config.model_settings import ModelSettings
-from interlock.host.models.model import Chunk, Finished, Prompt, TextDelta, ToolResult, ToolUse, estimated
+from interlock.host.models.model import Chunk, Finished, ModelPrompt, ModelToolResult, TextDelta, ToolUse, estimated
 from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.inference import ModelInfo
 from interlock.protocols.mcpl.injections import content_without_label
@@ -24,7 +24,7 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 _WORDS: Final = re.compile(r"\S+\s*|\s+")
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer."""
 
     when: str | None = None
@@ -42,7 +42,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ScriptedModel:
     """A model with a script."""
 
-    def __init__(self, steps: Sequence[Step], info: ModelInfo) -> None:
+    def __init__(self, steps: Sequence[ScriptedAnswer], info: ModelInfo) -> None:
         self._named = [step for step in steps if step.when is not None]
         self._ordered = [step for step in steps if step.when is None]
         self.info = info
@@ -54,7 +54,7 @@ class ScriptedModel:
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise Fault("TOO_LARGE", f"the script {path} is larger than {MAX_BYTES} bytes")
-            steps = msgspec.json.decode(path.read_bytes(), type=list[Step])
+            steps = msgspec.json.decode(path.read_bytes(), type=list[ScriptedAnswer])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as cause:
             hint = 'write a list of steps, such as [{"text": "Hello."}]'
             raise Fault("UPSTREAM_ERROR", f"the script {path} cannot be read: {cause}", hint=hint) from None
@@ -63,7 +63,7 @@ class ScriptedModel:
             steps, ModelInfo(name, settings.vendor or "scripted", settings.context_window, settings.capabilities)
         )
 
-    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, prompt: ModelPrompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault` where the script says so, or has no answer."""
         step = self._step(prompt)
         if step.error is not None:
@@ -82,7 +82,7 @@ class ScriptedModel:
     async def close(self) -> None:
         """It has no connections."""
 
-    def _step(self, prompt: Prompt) -> Step:
+    def _step(self, prompt: ModelPrompt) -> ScriptedAnswer:
         newest = _text(prompt, newest=True)
         for step in self._named:
             if step.when is not None and step.when in newest:
@@ -92,14 +92,14 @@ class ScriptedModel:
         return self._ordered[_answers(prompt) % len(self._ordered)]
 
 
-def _answers(prompt: Prompt) -> int:
+def _answers(prompt: ModelPrompt) -> int:
     return sum(message.role == "assistant" for message in prompt.messages)
 
 
-def _text(prompt: Prompt, *, newest: bool = False, results: bool = False) -> str:
+def _text(prompt: ModelPrompt, *, newest: bool = False, results: bool = False) -> str:
     """The newest text of the user, the newest result of a tool, or of both the newest, without labels of servers."""
     for message in reversed(prompt.messages):
-        found = [part.text for part in message.parts if isinstance(part, ToolResult)] if results or newest else []
+        found = [part.text for part in message.parts if isinstance(part, ModelToolResult)] if results or newest else []
         injected = {each.part for each in message.injected} if newest else ()
         texts = [(at, part.text) for at, part in enumerate(message.parts) if isinstance(part, TextContent)]
         found += [content_without_label(text) if at in injected else text for at, text in texts] if not results else []
@@ -108,7 +108,7 @@ def _text(prompt: Prompt, *, newest: bool = False, results: bool = False) -> str
     return ""
 
 
-def _filled(text: str, prompt: Prompt) -> str:
+def _filled(text: str, prompt: ModelPrompt) -> str:
     if "{" not in text:
         return text
     values = {"{user}": _text(prompt), "{result}": _text(prompt, results=True), "{system}": prompt.system}
@@ -117,7 +117,7 @@ def _filled(text: str, prompt: Prompt) -> str:
     return text
 
 
-def _filled_in(value: Any, prompt: Prompt) -> Any:
+def _filled_in(value: Any, prompt: ModelPrompt) -> Any:
     """The same in every text of the arguments."""
     if isinstance(value, str):
         return _filled(value, prompt)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.model_settings import ModelSettings
-from interlock.host.models.endpoint import Endpoint, EndpointSecrets, cut_off
+from interlock.host.models.endpoint import EndpointSecrets, ModelEndpoint, cut_off
 from interlock.host.models.media import presentable
 from interlock.host.models.model import (
     MAX_ARGUMENT_BYTES,
@@ -21,7 +21,7 @@ from interlock.host.models.model import (
     Chunk,
     Finish,
     Finished,
-    Prompt,
+    ModelPrompt,
     ToolUse,
     believable,
     estimated,
@@ -46,10 +46,10 @@ class StreamedModel(abc.ABC):
         self, settings: ModelSettings, vendor: str, url: str, headers: Mapping[str, str], resolver: Resolver
     ) -> None:
         self._settings = settings
-        self._endpoint = Endpoint(settings, url, headers, resolver)
+        self._endpoint = ModelEndpoint(settings, url, headers, resolver)
         self.info = ModelInfo(settings.model, settings.vendor or vendor, settings.context_window, settings.capabilities)
 
-    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, prompt: ModelPrompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
         answer, written = self._reader(), 0
         body = await self._body(presentable(prompt, self.info.capabilities))
@@ -77,17 +77,17 @@ class StreamedModel(abc.ABC):
         await self._endpoint.close()
 
     @abc.abstractmethod
-    async def _body(self, prompt: Prompt) -> bytes:
+    async def _body(self, prompt: ModelPrompt) -> bytes:
         """The request. Its stable parts stand first, and the messages last."""
 
     @abc.abstractmethod
     def _reader(self) -> AnswerReader:
         """A reader for one answer."""
 
-    def _max_tokens(self, prompt: Prompt) -> int:
+    def _max_tokens(self, prompt: ModelPrompt) -> int:
         return min(prompt.max_tokens or self._settings.max_tokens, self._settings.max_tokens)
 
-    def _temperature(self, prompt: Prompt) -> float | None:
+    def _temperature(self, prompt: ModelPrompt) -> float | None:
         return self._settings.temperature if prompt.temperature is None else prompt.temperature
 
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from interlock.client.oauth.login import Login
-from interlock.client.oauth.person import Pending, PendingDevice
+from interlock.client.oauth.person import OpenLogin, PendingDevice
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.waiting_for_person import VALID_S, WaitingForPerson
 from interlock.protocols.oauth.challenges import Challenge
@@ -37,7 +37,7 @@ class PendingLogin(msgspec.Struct, eq=False):
     server: str
     principal: str
     login: Login
-    pending: Pending
+    pending: OpenLogin
     by: Principal
     until: float
     done: asyncio.Future[None]

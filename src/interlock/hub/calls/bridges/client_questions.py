@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.client.input_required import ROUNDS, Question, question_in
+from interlock.client.input_required import ROUNDS, InputRequired, question_in
 from interlock.hub.calls.refusals import is_refusal
 from interlock.hub.catalog.links import exposed_question, restored_answer
 from interlock.hub.sessions.session import Exchange
@@ -112,7 +112,7 @@ class ClientQuestions:
             params = msgspec.json.encode({"elicitationId": elicitation_id})
             self._exchange.notify("notifications/elicitation/complete", params)
 
-    def _put(self, key: str, method: str, params: bytes, question: Question) -> None:
+    def _put(self, key: str, method: str, params: bytes, question: InputRequired) -> None:
         _check_carried(method)
         params = params_of_server(params)
         url = _address(method, params)
@@ -130,7 +130,7 @@ class ClientQuestions:
         future.add_done_callback(partial(self._settled, key, url, elicitation_id, question))
 
     def _settled(
-        self, key: str, url: str | None, visit: str | None, question: Question, future: asyncio.Future[bytes]
+        self, key: str, url: str | None, visit: str | None, question: InputRequired, future: asyncio.Future[bytes]
     ) -> None:
         if self._open.pop(key, None) is None:
             return
@@ -162,7 +162,7 @@ class ClientQuestions:
         if url is not None and visit is not None and _accepted(answer):
             self._visits[url] = visit
 
-    def _answered(self, question: Question) -> None:
+    def _answered(self, question: InputRequired) -> None:
         if self._timer is not None:
             self._timer.cancel()
         more: Members = {}
