@@ -100,7 +100,7 @@ def used(pid: int) -> float:
 def measure(home: Path, pid: int, *, first: bool) -> tuple[float, float]:
     """Events a second, and the hub's processor time for all of them."""
     from interlock.cli.control.hub_link import HubLink
-    from interlock.cli.terminal.failures import Failure
+    from interlock.cli.terminal.failures import CommandFailure
 
     for _ in range(600):
         try:
@@ -113,7 +113,7 @@ def measure(home: Path, pid: int, *, first: bool) -> tuple[float, float]:
                     before = used(pid)
                     called = link.ask("hub/call", {"name": "bench__push", "arguments": {}}, timeout=300)
                     return float(json.loads(called["result"]["content"][0]["text"])), used(pid) - before
-        except Failure:
+        except CommandFailure:
             pass  # the hub is starting
         time.sleep(0.1)
     raise SystemExit("the hub did not start")

@@ -103,10 +103,10 @@ class AgentHome:
         over = threading.Event()
 
         def approve() -> None:
-            from interlock.cli.terminal.failures import Failure
+            from interlock.cli.terminal.failures import CommandFailure
 
             while not over.wait(0.3):
-                with contextlib.suppress(Failure, OSError, KeyError):
+                with contextlib.suppress(CommandFailure, OSError, KeyError):
                     for row in self.ask("approvals.list", {})["decisions"]:
                         shown = self.ask("approvals.show", {"id": row["id"]})
                         given = {"id": row["id"], "answer": "once", "view": shown["view_hash"], "terminal": True}

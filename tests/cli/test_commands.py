@@ -21,12 +21,12 @@ import pytest
 from cases import each_case
 from interlock.cli.app import app
 from interlock.cli.control import hub_link
-from interlock.cli.control.hub_link import HubLink, LineReader
+from interlock.cli.control.hub_link import HubLink, SocketLineReader
 from interlock.cli.control.own_address import own_url
 from interlock.cli.lifecycle.status import duration
 from interlock.cli.lifecycle.up import show_running
 from interlock.cli.terminal import show
-from interlock.cli.terminal.failures import Failure, NoHub, Refused
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused, NoHub
 from interlock.cli.terminal.show import plain
 from interlock.transports import peers
 from interlock.transports.peers import peer_uid
@@ -422,7 +422,7 @@ def test_down_waits_until_the_hub_has_closed(user: User, hub: FakeHub) -> None:
 
 def test_a_link_refuses_a_socket_of_another_user(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_link.os, "getuid", lambda: os.geteuid() + 1)
-    with pytest.raises(Refused, match="another user"):
+    with pytest.raises(CommandRefused, match="another user"):
         HubLink.open(user.home)
     assert hub.asked == []
 
@@ -471,7 +471,7 @@ def test_a_socket_left_over_by_a_killed_hub_counts_as_none(user: User) -> None:
 
 
 def test_a_path_too_long_for_a_socket_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandFailure) as caught:
         HubLink.open(tmp_path / ("x" * 120))
     assert "INTERLOCK_HOME" in caught.value.hint
 
@@ -493,14 +493,14 @@ def test_a_hub_that_does_not_answer_is_given_up(user: User) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
         silent.listen()
-        with pytest.raises(Failure, match="did not answer"):
+        with pytest.raises(CommandFailure, match="did not answer"):
             HubLink.open(user.home, timeout=0.05)
 
 
 def test_lines_come_whole_whatever_the_pieces() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        lines = LineReader(ours)
+        lines = SocketLineReader(ours)
         theirs.sendall(b'{"a"')
         theirs.sendall(b": 1}\nrest")
         theirs.shutdown(socket.SHUT_WR)

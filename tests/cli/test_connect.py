@@ -20,7 +20,7 @@ from interlock.cli.clients.channel_check import check_channel
 from interlock.cli.clients.client_hooks import settings_file
 from interlock.cli.clients.clients import NAMES, client, with_member
 from interlock.cli.control.hub_link import HubLink
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.config.documents import parser_of
 from interlock.config.json_members import remove_member, set_member
 from interlock.config.problems import Problem
@@ -305,7 +305,7 @@ def test_a_check_that_fails_says_where_and_leaves_no_process(
     monkeypatch.setattr(channel_check, "LIMIT_S", limit_s)
     monkeypatch.setattr(subprocess, "Popen", remember)
     entry = {"command": sys.executable, "args": ["-c", program], "env": {}}
-    with HubLink.open(hub.home) as link, pytest.raises(Failure, match=problem):
+    with HubLink.open(hub.home) as link, pytest.raises(CommandFailure, match=problem):
         check_channel(link, "claude-code", entry)
     assert [process.poll() is not None for process in started] == [True]
 
@@ -314,7 +314,7 @@ def test_live_ends_with_1_if_no_test_notification_arrives(
     user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise Failure("the test notification did not come", "look there")
+        raise CommandFailure("the test notification did not come", "look there")
 
     monkeypatch.setattr(channel_check, "check_channel", fail)
     result = user.run("connect", "claude-code", "--live")

@@ -18,7 +18,7 @@ from interlock.cli.clients import stdio_relay
 from interlock.cli.clients.relayed_lines import MAX_LINE_BYTES
 from interlock.cli.clients.stdio_relay import HubDialer, Relay
 from interlock.cli.control.hub_link import HubLink
-from interlock.cli.terminal.failures import Failure, NoHub
+from interlock.cli.terminal.failures import CommandFailure, NoHub
 
 MANY = 2_000
 
@@ -34,7 +34,7 @@ class OneHub:
 
     def connect(self, *, start: bool) -> HubLink:
         if self._sock is None:
-            raise Failure("no hub can be started") if start else NoHub("no hub runs")
+            raise CommandFailure("no hub can be started") if start else NoHub("no hub runs")
         return cast(HubLink, self)
 
     def detach(self) -> tuple[socket.socket, bytes]:

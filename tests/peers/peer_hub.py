@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters, types
 import forking
 from conformance.subjects import SOURCE, free_port, listens
 from interlock.cli.control.hub_link import HubLink
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 
 HERE = Path(__file__).resolve().parent
 Mode = Literal["legacy", "auto"]
@@ -50,7 +50,7 @@ class PeerHub(msgspec.Struct, frozen=True):
 
     def all_connected(self) -> bool:
         """Whether every server is there. One that failed at first is tried again by the hub."""
-        with contextlib.suppress(Failure), HubLink.open(self.home) as link:
+        with contextlib.suppress(CommandFailure), HubLink.open(self.home) as link:
             return all(server["state"] == "connected" for server in link.ask("hub/status")["servers"])
         return False
 

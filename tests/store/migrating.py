@@ -13,11 +13,11 @@ from typing import cast
 
 from interlock.store.connect import connect
 from interlock.store.database import Database
-from interlock.store.schema import Step, bring_up, steps
+from interlock.store.schema import SchemaStep, bring_up, steps
 from interlock.store.store import back_up_before
 
 NOW = len(steps())
-NEXT = Step(
+NEXT = SchemaStep(
     NOW + 1,
     "notes",
     """

@@ -10,101 +10,115 @@ import click
 from interlock.cli.terminal.failures import OutputClosed, system_failure
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """The place of a command (`module:name` in this package), and its line in the overview."""
 
     place: str
     summary: str
 
 
-SECTIONS: dict[str, dict[str, Entry]] = {
+SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "Start": {
-        "up": Entry("lifecycle.up:up", "Run the hub and its servers."),
-        "down": Entry("lifecycle.up:down", "Stop the hub."),
-        "status": Entry("lifecycle.status:status", "Show the servers, and how to fix those that do not run."),
-        "health": Entry("lifecycle.health:health", "Show the health of the hub and its servers."),
-        "doctor": Entry("lifecycle.doctor:doctor", "Check this machine and the configuration."),
-        "service": Entry("lifecycle.service:service", "Run the hub at login, and start it again if it ends."),
-        "demo": Entry("lifecycle.demo:demo", "Show what a hub does, with a demonstration server."),
+        "up": CommandEntry("lifecycle.up:up", "Run the hub and its servers."),
+        "down": CommandEntry("lifecycle.up:down", "Stop the hub."),
+        "status": CommandEntry("lifecycle.status:status", "Show the servers, and how to fix those that do not run."),
+        "health": CommandEntry("lifecycle.health:health", "Show the health of the hub and its servers."),
+        "doctor": CommandEntry("lifecycle.doctor:doctor", "Check this machine and the configuration."),
+        "service": CommandEntry("lifecycle.service:service", "Run the hub at login, and start it again if it ends."),
+        "demo": CommandEntry("lifecycle.demo:demo", "Show what a hub does, with a demonstration server."),
     },
     "Servers": {
-        "add": Entry("servers.servers:add", "Add a server: a program or a URL."),
-        "remove": Entry("servers.servers:remove", "Remove a server."),
-        "import": Entry("servers.importing:import_", "Import the servers of another program's file."),
-        "discovery": Entry("servers.discovery:discovery", "List, register and deregister servers while the hub runs."),
-        "install": Entry("servers.contained:install", "Install the packages of a contained server."),
-        "start": Entry("lifecycle.supervise:start", "Start a server that was stopped or is down."),
-        "stop": Entry("lifecycle.supervise:stop", "Stop a server, or without SERVER the hub."),
-        "restart": Entry("lifecycle.supervise:restart", "End a server's present run and start it again."),
-        "login": Entry("servers.login:login", "Log in to a server that wants a token."),
-        "logout": Entry("servers.login:logout", "End a login: revoke its tokens and forget them."),
-        "secrets": Entry("servers.secrets:secrets", "Keep passwords and tokens for servers, encrypted."),
-        "logs": Entry("lifecycle.logs:logs", "Print the log output of servers."),
+        "add": CommandEntry("servers.servers:add", "Add a server: a program or a URL."),
+        "remove": CommandEntry("servers.servers:remove", "Remove a server."),
+        "import": CommandEntry("servers.importing:import_", "Import the servers of another program's file."),
+        "discovery": CommandEntry(
+            "servers.discovery:discovery", "List, register and deregister servers while the hub runs."
+        ),
+        "install": CommandEntry("servers.contained:install", "Install the packages of a contained server."),
+        "start": CommandEntry("lifecycle.supervise:start", "Start a server that was stopped or is down."),
+        "stop": CommandEntry("lifecycle.supervise:stop", "Stop a server, or without SERVER the hub."),
+        "restart": CommandEntry("lifecycle.supervise:restart", "End a server's present run and start it again."),
+        "login": CommandEntry("servers.login:login", "Log in to a server that wants a token."),
+        "logout": CommandEntry("servers.login:logout", "End a login: revoke its tokens and forget them."),
+        "secrets": CommandEntry("servers.secrets:secrets", "Keep passwords and tokens for servers, encrypted."),
+        "logs": CommandEntry("lifecycle.logs:logs", "Print the log output of servers."),
     },
     "Clients": {
-        "setup": Entry("clients.setup:setup", "Put the hub in the place of the servers that your clients start."),
-        "connect": Entry("clients.connect:connect", "Add the hub to a client's configuration, with its own key."),
-        "sessions": Entry("clients.sessions:sessions", "List and end the sessions of clients."),
-        "hook": Entry(
+        "setup": CommandEntry(
+            "clients.setup:setup", "Put the hub in the place of the servers that your clients start."
+        ),
+        "connect": CommandEntry(
+            "clients.connect:connect", "Add the hub to a client's configuration, with its own key."
+        ),
+        "sessions": CommandEntry("clients.sessions:sessions", "List and end the sessions of clients."),
+        "hook": CommandEntry(
             "clients.hook:hook", "Print what servers add to a client's next turn, or tell them of its answer."
         ),
-        "stdio": Entry("clients.stdio:stdio", "Connect standard input and output to the hub."),
+        "stdio": CommandEntry("clients.stdio:stdio", "Connect standard input and output to the hub."),
     },
     "Tools": {
-        "list": Entry("tools.tools:list_", "List the tools of all servers."),
-        "find": Entry("tools.finding:find", "Find tools by what they do."),
-        "call": Entry("tools.tools:call", "Call a tool, as yourself or as the holder of a key."),
-        "budget": Entry("tools.finding:budget", "Show what fills an agent's context, in tokens."),
-        "search-model": Entry(
+        "list": CommandEntry("tools.tools:list_", "List the tools of all servers."),
+        "find": CommandEntry("tools.finding:find", "Find tools by what they do."),
+        "call": CommandEntry("tools.tools:call", "Call a tool, as yourself or as the holder of a key."),
+        "budget": CommandEntry("tools.finding:budget", "Show what fills an agent's context, in tokens."),
+        "search-model": CommandEntry(
             "tools.search_model:search_model", "Show, install or remove the model that finds tools by meaning."
         ),
-        "check": Entry("tools.check:check", "Check a command, URL, code, path, SQL statement or tool."),
+        "check": CommandEntry("tools.check:check", "Check a command, URL, code, path, SQL statement or tool."),
     },
     "Decide": {
-        "console": Entry("admin.console:console", "Open the console in a browser, with a login code."),
-        "watch": Entry("admin.watch:watch", "Answer approval requests as they arrive."),
-        "approvals": Entry("admin.approvals:approvals", "List and answer approval requests."),
-        "taints": Entry(
+        "console": CommandEntry("admin.console:console", "Open the console in a browser, with a login code."),
+        "watch": CommandEntry("admin.watch:watch", "Answer approval requests as they arrive."),
+        "approvals": CommandEntry("admin.approvals:approvals", "List and answer approval requests."),
+        "taints": CommandEntry(
             "admin.taints:taints", "List agents whose tools ask because of untrusted results, and end that."
         ),
-        "why": Entry("admin.why:why", "Show why a call was refused, or whether one would be."),
-        "grants": Entry("admin.grants:grants", "Allow or deny agents the use of servers and tools."),
-        "permissions": Entry("admin.permissions:permissions", "Approve or deny what servers may do on this machine."),
-        "keys": Entry("admin.keys:keys", "Create, list and revoke keys of agents and people."),
+        "why": CommandEntry("admin.why:why", "Show why a call was refused, or whether one would be."),
+        "grants": CommandEntry("admin.grants:grants", "Allow or deny agents the use of servers and tools."),
+        "permissions": CommandEntry(
+            "admin.permissions:permissions", "Approve or deny what servers may do on this machine."
+        ),
+        "keys": CommandEntry("admin.keys:keys", "Create, list and revoke keys of agents and people."),
     },
     "Chat": {
-        "channels": Entry("conversations.channels:channels", "List, open and close channels of servers."),
-        "chat": Entry("conversations.chat:chat", "Talk to a model that uses the tools of the hub."),
-        "conversations": Entry("conversations.chat:conversations", "List, show and delete conversations with models."),
-        "rollback": Entry(
+        "channels": CommandEntry("conversations.channels:channels", "List, open and close channels of servers."),
+        "chat": CommandEntry("conversations.chat:chat", "Talk to a model that uses the tools of the hub."),
+        "conversations": CommandEntry(
+            "conversations.chat:conversations", "List, show and delete conversations with models."
+        ),
+        "rollback": CommandEntry(
             "conversations.rollback:rollback", "Take back what the last turns of a conversation changed."
         ),
     },
     "Live": {
-        "features": Entry(
+        "features": CommandEntry(
             "conversations.features:features", "Let servers send events by themselves, per server and agent."
         ),
-        "events": Entry("conversations.features:events", "List events that servers pushed, and what became of them."),
-        "usage": Entry(
+        "events": CommandEntry(
+            "conversations.features:events", "List events that servers pushed, and what became of them."
+        ),
+        "usage": CommandEntry(
             "conversations.features:usage",
             "Count the events, inferences, tokens and cost of servers and conversations.",
         ),
     },
     "Rooms": {
-        "rooms": Entry("conversations.rooms:rooms", "Take part in topics that agents and people share."),
+        "rooms": CommandEntry("conversations.rooms:rooms", "Take part in topics that agents and people share."),
     },
     "Write": {
-        "new": Entry("writing.new:new", "Create a server project with a passing test."),
-        "dev": Entry("writing.dev:dev", "Run a server's file, restart it after each change, and show its calls."),
-        "export": Entry("writing.export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
+        "new": CommandEntry("writing.new:new", "Create a server project with a passing test."),
+        "dev": CommandEntry(
+            "writing.dev:dev", "Run a server's file, restart it after each change, and show its calls."
+        ),
+        "export": CommandEntry("writing.export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
     },
     "Audit log": {
-        "audit": Entry("admin.audit:audit", "Show, search, export and verify the audit log."),
-        "backup": Entry("admin.backup:backup", "Write all data of the hub to FILE."),
-        "restore": Entry("admin.backup:restore", "Restore a backup, while no hub runs."),
+        "audit": CommandEntry("admin.audit:audit", "Show, search, export and verify the audit log."),
+        "backup": CommandEntry("admin.backup:backup", "Write all data of the hub to FILE."),
+        "restore": CommandEntry("admin.backup:restore", "Restore a backup, while no hub runs."),
     },
     "Shell": {
-        "completion": Entry("control.completion:completion", "Print the completion script for a shell."),
+        "completion": CommandEntry("control.completion:completion", "Print the completion script for a shell."),
     },
 }
 

@@ -13,7 +13,7 @@ from collections import deque
 from time import perf_counter
 from typing import Final
 
-from .ring import Address, Reader, Ring
+from .ring import Address, Ring, RingReader
 from .subscription import EventFilter, Subscription
 from .types import Event
 
@@ -36,7 +36,7 @@ class Bus:
         self._rings: dict[Address, Ring] = {}
         self._tick = 0
         self._number = 0
-        self._to_wake: deque[Reader] = deque()
+        self._to_wake: deque[RingReader] = deque()
         self._waking = False
         self._slice = FEWEST_AT_ONCE
         """How many readers continue in the next turn."""

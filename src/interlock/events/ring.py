@@ -20,7 +20,7 @@ FORGET_AT: Final = 1024
 """With so many sources the ring looks for losses that every reader knows of. Servers come and go while it lives."""
 
 
-class Reader(Protocol):
+class RingReader(Protocol):
     """A subscription."""
 
     @property
@@ -58,9 +58,9 @@ class Ring:
         """The newest event."""
         self.dropped = 0
         """The newest event that was dropped."""
-        self.readers: set[Reader] = set()
+        self.readers: set[RingReader] = set()
         """All subscriptions."""
-        self.waiting: dict[Reader, None] = {}
+        self.waiting: dict[RingReader, None] = {}
         """Subscriptions whose readers wait, in the order in which they came."""
 
     def add(self, tick: int, event: Event) -> None:

@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS schema_steps (
 _FILE: Final = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 
 
-class Step(msgspec.Struct, frozen=True):
+class SchemaStep(msgspec.Struct, frozen=True):
     number: int
     name: str
     sql: str
@@ -40,10 +40,10 @@ class SchemaUpgrade(msgspec.Struct, frozen=True):
     backup: str
 
 
-def steps() -> tuple[Step, ...]:
+def steps() -> tuple[SchemaStep, ...]:
     """Every step, in order and without a gap."""
     named = ((entry, _FILE.match(entry.name)) for entry in Path(__file__).with_name("migrations").iterdir())
-    found = [Step(int(name[1]), name[2], entry.read_text()) for entry, name in named if name is not None]
+    found = [SchemaStep(int(name[1]), name[2], entry.read_text()) for entry, name in named if name is not None]
     found.sort(key=lambda step: step.number)
     if [step.number for step in found] != list(range(1, len(found) + 1)):
         raise ValueError("the schema steps are not numbered without gaps")
@@ -58,7 +58,7 @@ def schema_number(database: Database) -> int:
     return number if isinstance(number, int) else 0
 
 
-def check_schema(database: Database, wanted: tuple[Step, ...] | None = None) -> int:
+def check_schema(database: Database, wanted: tuple[SchemaStep, ...] | None = None) -> int:
     """The number of a database's schema. Raises StoreTooNew for one that is ahead of this version."""
     known = steps() if wanted is None else wanted
     current = schema_number(database)
@@ -68,7 +68,7 @@ def check_schema(database: Database, wanted: tuple[Step, ...] | None = None) -> 
 
 
 def bring_up(
-    database: Database, back_up: Callable[[int], None], wanted: tuple[Step, ...] | None = None
+    database: Database, back_up: Callable[[int], None], wanted: tuple[SchemaStep, ...] | None = None
 ) -> tuple[int, ...]:
     """Apply the missing steps and return their numbers. Calls `back_up` with the old number before the first.
 
@@ -81,7 +81,7 @@ def bring_up(
     return tuple(step.number for step in known[current:] if _apply(database, step))
 
 
-def _apply(database: Database, step: Step) -> bool:
+def _apply(database: Database, step: SchemaStep) -> bool:
     """Apply one step, unless another node did meanwhile."""
     with transaction(database, exclusive=True):
         database.run_script(_STEPS_TABLE)

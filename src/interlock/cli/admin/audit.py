@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from interlock.cli.control.perform import Json, perform, performs
-from interlock.cli.terminal.failures import Failure, NoHub
+from interlock.cli.terminal.failures import CommandFailure, NoHub
 from interlock.cli.terminal.show import bold, coloured, counted, json_option, one_line, plain, say, say_table, show_json
 
 FOLLOW_EVERY_S = 0.5
@@ -144,7 +144,7 @@ def verify(file: str | None, as_json: bool) -> None:
         if found["sound"]:
             say("No stored entry was changed, removed or moved.")
     if not found["sound"]:
-        raise Failure("the audit log was altered", "keep a copy of the store, and compare it with a backup")
+        raise CommandFailure("the audit log was altered", "keep a copy of the store, and compare it with a backup")
 
 
 def _verified_store() -> Json:
@@ -167,7 +167,7 @@ def _verified_store() -> Json:
     try:
         report = verify_store(store_of(load(None, home=home, folder=Path.cwd()).config, home), home)
     except StoreError as cause:
-        raise Failure(cause.for_operators, cause.hint) from None
+        raise CommandFailure(cause.for_operators, cause.hint) from None
     return {**msgspec.to_builtins(report), "sound": report.sound}
 
 
@@ -180,7 +180,9 @@ def _verified(file: str) -> Json:
         with open(file, "rb") as lines:
             report = verify_export(lines, {})
     except (msgspec.MsgspecError, ValueError) as cause:
-        raise Failure(f"{file} is not an audit log export: {cause}", "choose a file made by `audit export`") from None
+        raise CommandFailure(
+            f"{file} is not an audit log export: {cause}", "choose a file made by `audit export`"
+        ) from None
     return {**msgspec.to_builtins(report), "sound": report.sound}
 
 

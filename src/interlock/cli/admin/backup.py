@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from interlock.cli.terminal.failures import Failure, Refused, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused, WrongUsage
 from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json
 
 CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to use.")
@@ -48,7 +48,7 @@ def backup(file: Path, force: bool, config: Path | None, as_json: bool) -> None:
         try:
             back_up(own_configuration(config, home), home, file)
         except StoreError as cause:
-            raise Failure(cause.for_operators, cause.hint) from None
+            raise CommandFailure(cause.for_operators, cause.hint) from None
     size = file.stat().st_size
     if as_json:
         show_json({"file": str(file), "bytes": size, "running": running})
@@ -92,15 +92,15 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
     loaded = own_configuration(config, home)
     if not yes:
         if not is_attended():
-            raise Refused("restoring needs a confirmation", "run it in a terminal, or with --yes")
+            raise CommandRefused("restoring needs a confirmation", "run it in a terminal, or with --yes")
         click.confirm(f"Replace the current data of the hub with {file}?", abort=True, err=True)
     with no_hub(home):
         try:
             done = asyncio.run(put_back(loaded, home, file.absolute(), local_person(user_name())))
         except StoreError as cause:
-            raise Failure(cause.for_operators, cause.hint) from None
+            raise CommandFailure(cause.for_operators, cause.hint) from None
         except OSError as cause:
-            raise Failure(f"{file}: {cause.strerror}", "choose a file made by `interlock backup`") from None
+            raise CommandFailure(f"{file}: {cause.strerror}", "choose a file made by `interlock backup`") from None
     if as_json:
         import msgspec
 
@@ -120,4 +120,4 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
         for finding in done.findings:
             say(f"  {plain(finding)}")
     if not done.sound:
-        raise Failure("the audit log was altered", "use another backup, or find out what happened to it")
+        raise CommandFailure("the audit log was altered", "use another backup, or find out what happened to it")

@@ -10,7 +10,7 @@ from interlock.cli.admin.approvals import answered, details
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.perform import Json, ask_as_person, need_person
 from interlock.cli.terminal.call_outcomes import outcome_line
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.cli.terminal.show import (
     bold,
     coloured,
@@ -107,7 +107,7 @@ def _ask_person(row: Json, link: HubLink) -> None:
                 answered(done["decision"])
                 if done["decision"]["kind"] == "proposal" and keys[key] != "no":
                     say(f"  {outcome_line(done.get('response'))}")
-            except Failure as failure:
+            except CommandFailure as failure:
                 say(f"  {plain(failure.message)}")
         else:
             say("  left open")

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import IO, Any, Final
 
 from interlock.cli.control.hub_link import HubLink
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.cli.terminal.show import as_dict
 from interlock.hub.handlers.claude_channel import CAPABILITY, METHOD
 
@@ -48,7 +48,7 @@ def check_channel(link: HubLink, agent: str, entry: Mapping[str, Any]) -> dict[s
         rows = link.ask("hub/sessions.list", {"agent": agent}, timeout=client.left_s).get("sessions") or []
         own = next((row for row in rows if (row.get("client"), row.get("version")) == (CLIENT, mark)), None)
         if own is None:
-            raise Failure("the hub does not know the session of `interlock stdio`", "run `interlock doctor`")
+            raise CommandFailure("the hub does not know the session of `interlock stdio`", "run `interlock doctor`")
         began = monotonic()
         link.ask("hub/sessions.test_channel", {"id": own["id"], "mark": mark}, timeout=client.left_s)
         client.wait_for(mark)
@@ -72,7 +72,7 @@ class _Stdio:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=env
             )
         except OSError as error:
-            raise Failure(f"`{command[0]}` cannot be started: {error.strerror}", HINT) from error
+            raise CommandFailure(f"`{command[0]}` cannot be started: {error.strerror}", HINT) from error
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -108,7 +108,7 @@ class _Stdio:
             if message.get("id") != self._id or "method" in message:
                 continue
             if "error" in message:
-                raise Failure(f"the hub refused `{method}`: {as_dict(message['error']).get('message')}", HINT)
+                raise CommandFailure(f"the hub refused `{method}`: {as_dict(message['error']).get('message')}", HINT)
             return as_dict(message.get("result"))
 
     def tell(self, method: str) -> None:
@@ -134,7 +134,9 @@ class _Stdio:
         try:
             line = self._lines.get(timeout=self.left_s)
         except queue.Empty:
-            raise Failure(f"{awaited} did not come through `interlock stdio` within {LIMIT_S:g} s", HINT) from None
+            raise CommandFailure(
+                f"{awaited} did not come through `interlock stdio` within {LIMIT_S:g} s", HINT
+            ) from None
         if line is None:
             raise self._ended()
         try:
@@ -142,15 +144,17 @@ class _Stdio:
         except (ValueError, RecursionError):
             return {}
 
-    def _ended(self) -> Failure:
+    def _ended(self) -> CommandFailure:
         """The process has ended. Its own words say why."""
         try:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:
-            return Failure("`interlock stdio` closed its output", HINT)
+            return CommandFailure("`interlock stdio` closed its output", HINT)
         self._errors.seek(0)
         output = self._errors.read(2000).decode(errors="replace").strip()
-        return Failure(f"`interlock stdio` ended with {self._process.returncode}: {output or 'it said nothing'}", HINT)
+        return CommandFailure(
+            f"`interlock stdio` ended with {self._process.returncode}: {output or 'it said nothing'}", HINT
+        )
 
     def _read(self) -> None:
         assert self._process.stdout is not None

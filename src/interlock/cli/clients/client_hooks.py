@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from interlock.cli.clients.clients import MODULE, Client, changed_text
+from interlock.cli.clients.clients import MODULE, AgentClient, changed_text
 from interlock.cli.terminal.show import as_dict
 
 HOOKS = "hooks"
@@ -24,12 +24,12 @@ CHANNEL = "claude --dangerously-load-development-channels server:interlock"
 """Starts a session that a wake also reaches between prompts."""
 
 
-def settings_file() -> Client:
+def settings_file() -> AgentClient:
     """Claude Code's settings, which are another file than its servers."""
     from interlock.config.home import user_home
 
     folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or user_home() / ".claude")
-    return Client("claude-code", "Claude Code", folder / "settings.json", (HOOKS,))
+    return AgentClient("claude-code", "Claude Code", folder / "settings.json", (HOOKS,))
 
 
 def with_hook(text: str, command: list[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 
 if TYPE_CHECKING:
     from interlock.config.problems import KeyPath
@@ -18,7 +18,7 @@ MODULE = ("-P", "-m", "interlock.cli")
 """Runs this program by a Python."""
 
 
-class Client(NamedTuple):
+class AgentClient(NamedTuple):
     name: str
     title: str
     path: Path
@@ -84,30 +84,30 @@ _FORMS: dict[str, tuple[tuple[str, ...], EntryForm]] = {
 """Where a client has its servers, and how it writes them, where that is unusual."""
 
 
-def clients() -> list[Client]:
+def clients() -> list[AgentClient]:
     """Every supported client, with the path of its file for this user."""
     from interlock.config.client_files import client_files
 
     usual: tuple[tuple[str, ...], EntryForm] = (("mcpServers",), "plain")
-    return [Client(one.name, one.title, one.path, *_FORMS.get(one.name, usual)) for one in client_files()]
+    return [AgentClient(one.name, one.title, one.path, *_FORMS.get(one.name, usual)) for one in client_files()]
 
 
-def client(name: str) -> Client:
+def client(name: str) -> AgentClient:
     """The client of that name."""
     return next(row for row in clients() if row.name == name)
 
 
-def with_entry(client: Client, text: str, entry: dict[str, object]) -> str:
+def with_entry(client: AgentClient, text: str, entry: dict[str, object]) -> str:
     """The text of the client's file with our entry added. Raises Failure if it cannot be parsed."""
     return with_member(client, text, (*client.at, ENTRY), entry)
 
 
-def with_member(client: Client, text: str, path: KeyPath, value: dict[str, object]) -> str:
+def with_member(client: AgentClient, text: str, path: KeyPath, value: dict[str, object]) -> str:
     """The text of the client's file with a server at `path`. Raises Failure if it cannot be parsed."""
     return changed_text(client, text, lambda plain: _set(client, plain, tuple(map(str, path)), value))
 
 
-def member_at(client: Client, text: str, path: KeyPath) -> Any:
+def member_at(client: AgentClient, text: str, path: KeyPath) -> Any:
     """The value at `path` in the text of the client's file; None if there is none, or it cannot be parsed."""
     from interlock.config.documents import parser_of
     from interlock.config.files import BYTE_ORDER_MARK
@@ -123,7 +123,7 @@ def member_at(client: Client, text: str, path: KeyPath) -> Any:
     return found
 
 
-def without_entries(client: Client, text: str, paths: Iterable[KeyPath]) -> str:
+def without_entries(client: AgentClient, text: str, paths: Iterable[KeyPath]) -> str:
     """The text of the client's file without the servers at `paths`."""
 
     def remove(plain: str) -> str:
@@ -134,7 +134,7 @@ def without_entries(client: Client, text: str, paths: Iterable[KeyPath]) -> str:
     return changed_text(client, text, remove)
 
 
-def _set(client: Client, text: str, path: tuple[str, ...], entry: dict[str, object]) -> str:
+def _set(client: AgentClient, text: str, path: tuple[str, ...], entry: dict[str, object]) -> str:
     from interlock.config.json_members import set_member
     from interlock.config.toml_tables import add_tables
     from interlock.config.yaml_members import set_yaml_member
@@ -148,7 +148,7 @@ def _set(client: Client, text: str, path: tuple[str, ...], entry: dict[str, obje
             return set_member(text, path, entry)
 
 
-def _remove(client: Client, text: str, path: tuple[str, ...]) -> str:
+def _remove(client: AgentClient, text: str, path: tuple[str, ...]) -> str:
     from interlock.config.json_members import remove_member
     from interlock.config.toml_tables import remove_table
     from interlock.config.yaml_members import remove_yaml_member
@@ -178,7 +178,7 @@ def is_in_cache(program: str) -> bool:
     return "archive-v" in program and "uv" in Path(program).parts
 
 
-def changed_text(client: Client, text: str, change: Callable[[str], str]) -> str:
+def changed_text(client: AgentClient, text: str, change: Callable[[str], str]) -> str:
     """The text after the change. A byte order mark at its start stays. Raises Failure if it cannot be parsed."""
     from interlock.config.documents import parser_of
     from interlock.config.files import BYTE_ORDER_MARK
@@ -190,9 +190,9 @@ def changed_text(client: Client, text: str, change: Callable[[str], str]) -> str
         plain = "{}\n"
     parsed = parser_of(client.path)(plain, str(client.path))
     if isinstance(parsed, Problem):
-        raise Failure(f"{parsed.place}: {parsed.message}", "correct the file first; it was not changed")
+        raise CommandFailure(f"{parsed.place}: {parsed.message}", "correct the file first; it was not changed")
     try:
         return mark + change(plain)
     except ValueError as error:
         by_hand = f"correct it, or add the output of `interlock connect {client.name} --print` by hand"
-        raise Failure(f"{client.path}: {error}", f"{by_hand}; the file was not changed") from error
+        raise CommandFailure(f"{client.path}: {error}", f"{by_hand}; the file was not changed") from error

@@ -10,7 +10,7 @@ import click
 from interlock.cli.clients.clients import (
     ENTRY,
     NAMES,
-    Client,
+    AgentClient,
     client,
     executable,
     is_in_cache,
@@ -18,7 +18,7 @@ from interlock.cli.clients.clients import (
     with_entry,
     without_entries,
 )
-from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused, NoHub, WrongUsage
 from interlock.cli.terminal.options import OneOf
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
@@ -96,10 +96,10 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
     delivery = outcome.get("delivery")
     if delivery is not None and not delivery["verified"]:
         problem = f"{chosen.title} is connected, but no test notification reached it: {delivery['problem']}"
-        raise Failure(problem, delivery["hint"])
+        raise CommandFailure(problem, delivery["hint"])
 
 
-def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
+def _connect(name: str, chosen: AgentClient, profile: str | None, *, only_print: bool) -> dict[str, Any]:
     from interlock.cli.control.starting import is_running, reach_hub
     from interlock.config.files import back_up, check_writable, locked_for_change, write_atomically
     from interlock.config.home import home_folder
@@ -170,23 +170,23 @@ def _checked_delivery(name: str, entry: dict[str, Any]) -> dict[str, Any]:
     try:
         with HubLink.open() as link:
             return check_channel(link, name, entry)
-    except Failure as failure:
+    except CommandFailure as failure:
         return {"verified": False, "problem": failure.message, "hint": failure.hint}
 
 
-def existing_entry(chosen: Client) -> dict[str, object] | None:
+def existing_entry(chosen: AgentClient) -> dict[str, object] | None:
     """Our entry in the client's file. Its key is still valid, so printing it needs no new one."""
     found = _servers(chosen).get(ENTRY)
     return found if isinstance(found, dict) else None
 
 
-def _servers(chosen: Client) -> dict[str, Any]:
+def _servers(chosen: AgentClient) -> dict[str, Any]:
     """The servers in the client's file; none if it cannot be parsed."""
     found = member_at(chosen, _read(chosen.path), chosen.at)
     return found if isinstance(found, dict) else {}
 
 
-def _undo(name: str, chosen: Client) -> dict[str, Any]:
+def _undo(name: str, chosen: AgentClient) -> dict[str, Any]:
     from interlock.cli.control.hub_link import HubLink
 
     changed, backup = disconnect(chosen)
@@ -207,7 +207,7 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
     }
 
 
-def disconnect(chosen: Client) -> tuple[bool, Path | None]:
+def disconnect(chosen: AgentClient) -> tuple[bool, Path | None]:
     """Remove our entry from the client's file. Returns whether there was one, and the copy of the old file."""
     from interlock.config.files import back_up, locked_for_change, write_atomically
 
@@ -233,7 +233,7 @@ def new_key(link: HubLink, name: str, profile: str | None = None) -> str:
     kinds = {str(row["kind"]) for row in link.ask("hub/keys.list")["keys"] if row["principal"] == name}
     if others := sorted(kinds - {"agent"}):
         hint = f"revoke it with `interlock keys revoke {name}`, then run this again"
-        raise Refused(f"`{name}` has a key of the kind `{others[0]}`; a client gets only that of an agent", hint)
+        raise CommandRefused(f"`{name}` has a key of the kind `{others[0]}`; a client gets only that of an agent", hint)
     named = {"profile": profile} if profile else {}
     try:
         return str(link.ask("hub/keys.rotate", {"agent": name, **named})["key"])
@@ -281,6 +281,6 @@ def _read(path: Path) -> str:
     try:
         return read_exactly(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise Failure(
+        raise CommandFailure(
             f"{path} cannot be read: {error}", "check its permissions and encoding; it was not changed"
         ) from error

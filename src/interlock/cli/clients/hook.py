@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.cli.terminal.show import as_dict, say
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _context(name: str, event: dict[str, Any]) -> str:
     """The text that stands beside a prompt; empty if there is none, or no hub answers."""
     try:
         link = _link(name)
-    except (Failure, OSError, ValueError):
+    except (CommandFailure, OSError, ValueError):
         return ""
     if link is None:
         return ""
@@ -106,7 +106,7 @@ def _added(link: HubLink, event: dict[str, Any]) -> str:
     params = {"conversationId": conversation, "userMessage": prompt, **_META}
     try:
         answer = link.ask("context/beforeInference", params, timeout=CONTEXT_S)
-    except (Failure, OSError, ValueError):
+    except (CommandFailure, OSError, ValueError):
         return ""
     found = answer.get("contextInjections")
     return "\n".join(str(as_dict(each).get("content", "")) for each in found) if isinstance(found, list) else ""
@@ -120,7 +120,7 @@ def _events(link: HubLink) -> str:
         answer = link.ask("tools/call", _READ, timeout=ANSWER_S)
     except HubError:
         return ""  # nothing is enabled for this client, or its rate is used up
-    except (Failure, OSError, ValueError):
+    except (CommandFailure, OSError, ValueError):
         # The hub may have handed out events that did not arrive in time.
         return f"[Events may wait: the hub did not answer in time. If this matters, {READ_AGAIN}.]"
     content = answer.get("content")
@@ -160,7 +160,7 @@ def _tell(name: str, event: dict[str, Any]) -> None:
         if link is not None:
             with link:
                 link.ask("context/afterInference", params, timeout=REACH_S)
-    except (Failure, OSError, ValueError):
+    except (CommandFailure, OSError, ValueError):
         return
 
 

@@ -38,7 +38,7 @@ class _Notification(msgspec.Struct):
     params: msgspec.Raw
 
 
-class Message:
+class RelayedMessage:
     """Id and method of a message, and its bytes."""
 
     __slots__ = ("data", "id", "method")
@@ -87,11 +87,11 @@ class Message:
         return msgspec.json.encode({**message, "id": id}) + b"\n"
 
 
-def messages_of(line: bytes) -> list[Message]:
+def messages_of(line: bytes) -> list[RelayedMessage]:
     """The messages of a line."""
     if not is_batch(line):
-        return [Message(line)]
-    return [Message(bytes(each)) for each in decode_json_or(line, list[msgspec.Raw], [])]
+        return [RelayedMessage(line)]
+    return [RelayedMessage(bytes(each)) for each in decode_json_or(line, list[msgspec.Raw], [])]
 
 
 class LineLimit:

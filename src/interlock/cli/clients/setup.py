@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from interlock.cli.clients.clients import Client, clients, executable, with_entry, without_entries
+from interlock.cli.clients.clients import AgentClient, clients, executable, with_entry, without_entries
 from interlock.cli.clients.connect import existing_entry, has_valid_key, new_key
-from interlock.cli.clients.setup_record import ChangedFile, SetupRecord, Step
+from interlock.cli.clients.setup_record import ChangedFile, SetupRecord, SetupStep
 from interlock.cli.clients.setup_undo import own_servers, undo_setup
 from interlock.cli.servers.importing import show_planned, with_bare_program
 from interlock.cli.servers.plain_tokens import move_option, readable_by_all, with_plain_tokens, without_plain_tokens
 from interlock.cli.servers.servers import config_file, config_option, write_servers
-from interlock.cli.terminal.failures import Failure, Refused
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused
 from interlock.cli.terminal.show import bold, counted, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from interlock.config.settings import ServerSettings
 
 
-class Found(NamedTuple):
+class FoundServer(NamedTuple):
     """One server, and every client entry that starts it."""
 
     id: str
     server: ServerSettings
-    places: list[tuple[Client, KeyPath]]
+    places: list[tuple[AgentClient, KeyPath]]
     reasons: list[str]
     """Why it is unusual: a shell line, code from an address …"""
 
@@ -74,7 +74,7 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool,
     configured = own_servers(path)
     found, problems = _find(present, configured)
     if not present:
-        raise Failure("no client was found on this machine", "install one, or run `interlock connect --help`")
+        raise CommandFailure("no client was found on this machine", "install one, or run `interlock connect --help`")
     chosen, connected = _choose(found, present, yes=yes, trust=trust)
     left = [_left(one) for one in found if one not in chosen]
     if not chosen and not connected:
@@ -124,20 +124,20 @@ def _say_stopped(path: Path, added: list[str], changed: list[str]) -> None:
     say("  → run `interlock setup` again to go on, or `interlock setup --undo` to go back", err=True)
 
 
-def _left(one: Found) -> dict[str, Any]:
+def _left(one: FoundServer) -> dict[str, Any]:
     """A server that its clients go on starting themselves."""
     clients = list(dict.fromkeys(client.name for client, _ in one.places))
     hint = "look at its command, then run `interlock setup --yes --trust`" if one.reasons else ""
     return {"server": one.id, "clients": clients, "unusual": one.reasons, "hint": hint}
 
 
-def _is_present(one: Client) -> bool:
+def _is_present(one: AgentClient) -> bool:
     from interlock.config.home import user_home
 
     return one.path.exists() or (one.path.parent != user_home() and one.path.parent.is_dir())
 
 
-def _find(present: Sequence[Client], configured: dict[str, ServerSettings]) -> tuple[list[Found], list[str]]:
+def _find(present: Sequence[AgentClient], configured: dict[str, ServerSettings]) -> tuple[list[FoundServer], list[str]]:
     """The servers of all clients, those with the same definition once. Also the problems of their files."""
     from msgspec.structs import replace
 
@@ -147,7 +147,7 @@ def _find(present: Sequence[Client], configured: dict[str, ServerSettings]) -> t
     from interlock.config.names import adopt_id
     from interlock.config.problems import Problem, ProblemReport
 
-    found: dict[str, Found] = {}
+    found: dict[str, FoundServer] = {}
     problems: list[str] = []
     configured = {name: with_plain_tokens(server) for name, server in configured.items()}
     for one in present:
@@ -170,7 +170,7 @@ def _find(present: Sequence[Client], configured: dict[str, ServerSettings]) -> t
             if chosen in taken and replace(taken[chosen], source="") != server:
                 chosen = adopt_id(f"{name}-{one.name}") or name
             unusual = why_unsafe(with_bare_program(server), None)
-            row = found.setdefault(chosen, Found(chosen, server, [], unusual))
+            row = found.setdefault(chosen, FoundServer(chosen, server, [], unusual))
             if row.server == server:
                 row.places.append((one, at))
             else:
@@ -178,14 +178,16 @@ def _find(present: Sequence[Client], configured: dict[str, ServerSettings]) -> t
     return list(found.values()), problems
 
 
-def _has_servers(content: object, one: Client) -> bool:
+def _has_servers(content: object, one: AgentClient) -> bool:
     from collections.abc import Mapping
 
     sections = {one.at[0], "projects"} if one.name == "claude-code" else {one.at[0]}
     return isinstance(content, Mapping) and not sections.isdisjoint(content)
 
 
-def _choose(found: list[Found], present: list[Client], *, yes: bool, trust: bool) -> tuple[list[Found], list[Client]]:
+def _choose(
+    found: list[FoundServer], present: list[AgentClient], *, yes: bool, trust: bool
+) -> tuple[list[FoundServer], list[AgentClient]]:
     """The servers to import and the clients to write to."""
     from interlock.config.load import planned
 
@@ -200,7 +202,7 @@ def _choose(found: list[Found], present: list[Client], *, yes: bool, trust: bool
     if yes:
         chosen = [one for one in found if trust or not one.reasons]
     elif not is_attended():
-        raise Refused("setup needs a person's choice", "run it in a terminal, or with --yes")
+        raise CommandRefused("setup needs a person's choice", "run it in a terminal, or with --yes")
     else:
         chosen = _ask(found) if found else []
     open_clients = [one for one in present if existing_entry(one) is None or _imported_from(one, chosen)]
@@ -215,7 +217,7 @@ def _choose(found: list[Found], present: list[Client], *, yes: bool, trust: bool
     return (chosen, open_clients) if agreed else ([], [])
 
 
-def _ask(found: list[Found]) -> list[Found]:
+def _ask(found: list[FoundServer]) -> list[FoundServer]:
     while True:
         answer = click.prompt("Import which? all, none, or numbers such as 1,3", default="all", err=True).strip()
         if answer in ("all", "none"):
@@ -225,18 +227,18 @@ def _ask(found: list[Found]) -> list[Found]:
             return [found[int(word) - 1] for word in dict.fromkeys(numbers)]
 
 
-def _imported_from(one: Client, chosen: list[Found]) -> list[KeyPath]:
+def _imported_from(one: AgentClient, chosen: list[FoundServer]) -> list[KeyPath]:
     return [at for found in chosen for client, at in found.places if client.name == one.name]
 
 
-def _changed(one: Client, chosen: list[Found], entry: dict[str, object] | None) -> str:
+def _changed(one: AgentClient, chosen: list[FoundServer], entry: dict[str, object] | None) -> str:
     """The client's file without the chosen servers and, if it has none, with our entry."""
     text = _text(one.path)
     text = without_entries(one, text, _imported_from(one, chosen)) if text else text
     return text if entry is None else with_entry(one, text, entry)
 
 
-def _write(one: Client, chosen: list[Found], entry: dict[str, object] | None, record: SetupRecord) -> None:
+def _write(one: AgentClient, chosen: list[FoundServer], entry: dict[str, object] | None, record: SetupRecord) -> None:
     from interlock.config.files import back_up, locked_for_change, write_atomically
 
     with locked_for_change(one.path):
@@ -244,7 +246,7 @@ def _write(one: Client, chosen: list[Found], entry: dict[str, object] | None, re
         text = _changed(one, chosen, entry)
         taken = tuple(tuple(map(str, at)) for at in _imported_from(one, chosen))
         back_up(one.path)
-        record.add(Step(one.name, ChangedFile.of(one.path, before, text), taken, keyed=entry is not None))
+        record.add(SetupStep(one.name, ChangedFile.of(one.path, before, text), taken, keyed=entry is not None))
         write_atomically(one.path, text.encode(), private=True)
 
 

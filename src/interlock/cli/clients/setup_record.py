@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.config.files import read_regular, write_atomically
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ChangedFile(msgspec.Struct, frozen=True):
             path.chmod(self.mode)
 
 
-class Step(msgspec.Struct, frozen=True):
+class SetupStep(msgspec.Struct, frozen=True):
     """One changed file of a client."""
 
     client: str
@@ -75,7 +75,7 @@ class Addition(msgspec.Struct, frozen=True):
 
 
 class _Content(msgspec.Struct):
-    steps: list[Step] = []
+    steps: list[SetupStep] = []
     additions: list[Addition] = []
 
 
@@ -89,17 +89,17 @@ class SetupRecord:
         """Raises Failure if the record cannot be read."""
         self._read()
 
-    def add(self, step: Step) -> None:
+    def add(self, step: SetupStep) -> None:
         content = self._read()
         content.steps.append(step)
         self._write(content)
 
-    def drop(self, step: Step) -> None:
+    def drop(self, step: SetupStep) -> None:
         content = self._read()
         content.steps.remove(step)
         self._write(content)
 
-    def steps_newest_first(self) -> list[Step]:
+    def steps_newest_first(self) -> list[SetupStep]:
         return self._read().steps[::-1]
 
     def add_servers(self, file: ChangedFile, servers: Mapping[str, ServerSettings]) -> None:
@@ -122,7 +122,7 @@ class SetupRecord:
             return _Content()
         except msgspec.MsgspecError as error:
             hint = "move it away; copies of your clients' old files are beside them (*.interlock-N.bak)"
-            raise Failure(f"{self._file} cannot be read: {error}", hint) from error
+            raise CommandFailure(f"{self._file} cannot be read: {error}", hint) from error
 
     def _write(self, content: _Content) -> None:
         write_atomically(self._file, msgspec.json.format(msgspec.json.encode(content)), private=True)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.clients.clients import ENTRY, client, member_at, with_member, without_entries
 from interlock.cli.clients.connect import disconnect, existing_entry, revoke_keys
-from interlock.cli.terminal.failures import Failure, NoHub
+from interlock.cli.terminal.failures import CommandFailure, NoHub
 
 if TYPE_CHECKING:
-    from interlock.cli.clients.setup_record import Addition, SetupRecord, Step
+    from interlock.cli.clients.setup_record import Addition, SetupRecord, SetupStep
     from interlock.config.settings import ServerSettings
 
 
@@ -27,9 +27,11 @@ def undo_setup(record: SetupRecord) -> dict[str, Any]:
     for step in record.steps_newest_first():
         try:
             problems += _undo_step(step)
-        except (Failure, OSError, UnicodeDecodeError) as error:
+        except (CommandFailure, OSError, UnicodeDecodeError) as error:
             failed = True
-            reason = f"{error.message}: {error.hint}" if isinstance(error, Failure) else f"{step.file.path}: {error}"
+            reason = (
+                f"{error.message}: {error.hint}" if isinstance(error, CommandFailure) else f"{step.file.path}: {error}"
+            )
             problems.append(reason)
             continue
         record.drop(step)
@@ -42,7 +44,7 @@ def undo_setup(record: SetupRecord) -> dict[str, Any]:
         for addition in record.additions_newest_first():
             try:
                 gone, kept = _remove_servers(addition)
-            except Failure as error:
+            except CommandFailure as error:
                 problems.append(f"{error.message}: {error.hint}; then run `interlock setup --undo` again")
                 continue
             removed += gone
@@ -52,7 +54,7 @@ def undo_setup(record: SetupRecord) -> dict[str, Any]:
     return {"restored": restored, "removed": removed, "problems": problems}
 
 
-def _undo_step(step: Step) -> list[str]:
+def _undo_step(step: SetupStep) -> list[str]:
     """Undo one change of a client's file. Returns what the person should know."""
     from interlock.config.files import back_up, locked_for_change, read_exactly, write_atomically
 
@@ -69,7 +71,7 @@ def _undo_step(step: Step) -> list[str]:
     return notes
 
 
-def _with_servers_back(step: Step, text: str) -> tuple[str, list[str]]:
+def _with_servers_back(step: SetupStep, text: str) -> tuple[str, list[str]]:
     """The client's file as somebody edited it since, with its servers and without our entry."""
     chosen = client(step.client)._replace(path=Path(step.file.path))
     if step.keyed:
@@ -139,5 +141,5 @@ def own_servers(path: Path) -> dict[str, ServerSettings]:
     if document is None:
         return {}
     if isinstance(document, Problem):
-        raise Failure(f"{document.place}: {document.message}", document.hint)
+        raise CommandFailure(f"{document.place}: {document.message}", document.hint)
     return dict(read_config(document.content, ProblemReport(path, document.lines)).servers)

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from interlock.cli.clients.relayed_lines import LineLimit, Message, messages_of, read_lines
+from interlock.cli.clients.relayed_lines import LineLimit, RelayedMessage, messages_of, read_lines
 from interlock.cli.control.agent_environment import with_environment
 from interlock.cli.control.hub_link import HubLink
-from interlock.cli.terminal.failures import Failure, NoHub, Refused
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused, NoHub
 from interlock.protocols.mcp.methods import IDEMPOTENT
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
@@ -87,16 +87,16 @@ class Relay:
         self._unanswered: set[Id] = set()
         """The hub's requests that the client has not answered. Answers to an earlier hub are dropped: no hub uses the
         ids of another (`wire/ids.py`)."""
-        self._initialize: Message | None = None
+        self._initialize: RelayedMessage | None = None
         self._initialized = False
-        self._repeated: dict[str, Message] = {}
+        self._repeated: dict[str, RelayedMessage] = {}
         """Requests that a new hub must receive too, by what they set."""
         self._list_changes: list[str] = []
         self._own: set[str] = set()
         """Ids of the relay's own requests, whose answers the client must not see."""
         self._wanted = False
         """Whether the client waits for a hub."""
-        self._failure: Failure | None = None
+        self._failure: CommandFailure | None = None
         """Why no hub could be started for the client's last message."""
         self._ended = False
         self._done = threading.Event()
@@ -175,7 +175,7 @@ class Relay:
             passed_on = [line for line in lines if self._is_for_client(messages_of(line))]
         self._write(b"".join(passed_on))
 
-    def _is_for_client(self, messages: list[Message]) -> bool:
+    def _is_for_client(self, messages: list[RelayedMessage]) -> bool:
         """Note the messages of a line of the hub. Answers to the relay's own requests are not for the client."""
         for message in messages:
             if message.answered_id is not None:
@@ -217,9 +217,9 @@ class Relay:
                 wanted = self._wanted
             try:
                 link = self._dialer.connect(start=wanted and monotonic() >= start_from)
-            except Refused:
+            except CommandRefused:
                 raise
-            except Failure as failure:
+            except CommandFailure as failure:
                 with self._changed:
                     if not isinstance(failure, NoHub):
                         self._wanted = False
@@ -278,7 +278,7 @@ class Relay:
         except OSError:
             self._fail_unsent(read, len(unsent))
 
-    def _is_for_hub(self, messages: list[Message]) -> bool:
+    def _is_for_hub(self, messages: list[RelayedMessage]) -> bool:
         """Note the messages of a line of the client. Answers to requests of an earlier hub are not for this one."""
         late = 0
         for message in messages:
@@ -290,9 +290,9 @@ class Relay:
             self._remember(message)
         return not late or late < len(messages)
 
-    def _fail_unsent(self, lines: list[tuple[list[Message], bytes]], unsent: int) -> None:
+    def _fail_unsent(self, lines: list[tuple[list[RelayedMessage], bytes]], unsent: int) -> None:
         """Answer the requests in these lines whose last byte was not sent."""
-        not_sent: list[Message] = []
+        not_sent: list[RelayedMessage] = []
         for messages, line in reversed(lines):
             if unsent <= 0:
                 break
@@ -304,7 +304,7 @@ class Relay:
         for each in failed:
             self._fail(each)
 
-    def _remember(self, message: Message) -> None:
+    def _remember(self, message: RelayedMessage) -> None:
         """Keep the messages that a new hub must receive too."""
         match message.method:
             case "initialize" if self._initialize is None:
@@ -319,7 +319,7 @@ class Relay:
                 self._repeated.pop(f"uri {message.uri}", None)
 
 
-def _read_client_line(line: bytes) -> tuple[list[Message], bytes]:
+def _read_client_line(line: bytes) -> tuple[list[RelayedMessage], bytes]:
     """The messages of a client's line, and the line for the hub."""
     messages = messages_of(line)
     if len(messages) == 1 and messages[0].method == "initialize":

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 
 ANSWER_TIMEOUT_S = 1.0
 
@@ -28,7 +28,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     if kind is None:
-        raise Failure(f"there is no completion for {shell}")
+        raise CommandFailure(f"there is no completion for {shell}")
     click.echo(kind(ctx.find_root().command, {}, "interlock", "_INTERLOCK_COMPLETE").source())
 
 
@@ -52,5 +52,5 @@ def _ask_quickly(method: str) -> dict[str, Any]:
     try:
         with HubLink.open(timeout=ANSWER_TIMEOUT_S) as link:
             return link.ask(method, timeout=ANSWER_TIMEOUT_S)
-    except Failure:
+    except CommandFailure:
         return {}

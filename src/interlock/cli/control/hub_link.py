@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused, NoHub, WrongUsage
 from interlock.cli.terminal.show import as_dict, is_attended
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -23,7 +23,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 METHOD_NOT_FOUND: Final = -32601
 
 
-class HubError(Failure):
+class HubError(CommandFailure):
     """The hub answered with an error."""
 
     def __init__(self, number: int, message: str, hint: str = "", name: str = "") -> None:
@@ -36,17 +36,17 @@ class HubError(Failure):
 class HubRefusal(HubError):
     """An error of the domain `security`: the hub refused the operation."""
 
-    exit_code = Refused.exit_code
+    exit_code = CommandRefused.exit_code
 
 
-class ConnectionLost(Failure):
+class ConnectionLost(CommandFailure):
     """The connection closed before the answer arrived."""
 
     def __init__(self) -> None:
         super().__init__("the hub closed the connection", "if no hub runs, start it with `interlock up -d`")
 
 
-class LineReader:
+class SocketLineReader:
     """Reads lines from a stream socket. Bytes after the last line stay in `rest`."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -60,7 +60,7 @@ class LineReader:
         while (end := self.rest.find(b"\n", searched)) < 0:
             searched = len(self.rest)
             if searched > MAX_LINE_BYTES:
-                raise Failure(
+                raise CommandFailure(
                     "the hub sent a line of more than 64 MB",
                     "run `interlock doctor` to see what runs there",
                 )
@@ -78,7 +78,7 @@ class LineReader:
 
 
 class HubLink:
-    def __init__(self, sock: socket.socket, lines: LineReader, hello: dict[str, Any]) -> None:
+    def __init__(self, sock: socket.socket, lines: SocketLineReader, hello: dict[str, Any]) -> None:
         self._sock = sock
         self._lines = lines
         self._id = 0
@@ -103,7 +103,7 @@ class HubLink:
         from interlock.config.home import home_folder
 
         sock, token = _connect(home or home_folder(), timeout)
-        lines = LineReader(sock)
+        lines = SocketLineReader(sock)
         peer = _peer() if role == "control" and not own else None
         params = {"role": role, "key": key, "token": token, "view": view, "cwd": _cwd(), "peer": peer}
         params = {name: value for name, value in params.items() if value is not None}
@@ -112,7 +112,7 @@ class HubLink:
             link.hello = link._exchange("interlock/hello", params, timeout)
         except HubError as error:
             sock.close()
-            raise Refused(error.message, error.hint) from error
+            raise CommandRefused(error.message, error.hint) from error
         except ConnectionLost as error:
             sock.close()
             raise NoHub from error  # it is stopping, or has crashed
@@ -186,7 +186,7 @@ class HubLink:
                     return _result(answer)
         except TimeoutError as error:
             hint = "see `interlock logs`; if the hub hangs, run `interlock down` and `interlock up -d`"
-            raise Failure(f"the hub did not answer within {timeout:g} s", hint) from error
+            raise CommandFailure(f"the hub did not answer within {timeout:g} s", hint) from error
         except OSError as error:
             raise ConnectionLost from error
         raise ConnectionLost
@@ -199,7 +199,9 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
         return _connect_loopback(info_path(home), timeout)
     path = str(socket_path(home))
     if len(os.fsencode(path)) > 100:
-        raise Failure(f"the path of the control socket is too long: {path}", "set INTERLOCK_HOME to a shorter path")
+        raise CommandFailure(
+            f"the path of the control socket is too long: {path}", "set INTERLOCK_HOME to a shorter path"
+        )
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout)
@@ -209,7 +211,7 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
         raise NoHub from error
     except OSError as error:
         sock.close()
-        raise Failure(f"the hub cannot be reached: {error}", "run `interlock doctor`") from error
+        raise CommandFailure(f"the hub cannot be reached: {error}", "run `interlock doctor`") from error
     from interlock.transports.peers import peer_uid
 
     try:
@@ -220,7 +222,7 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
     if uid is not None and uid != os.getuid():
         sock.close()
         hint = f"remove {path}, or set INTERLOCK_HOME to a folder of your own"
-        raise Refused(f"another user (uid {uid}) listens at {path}", hint)
+        raise CommandRefused(f"another user (uid {uid}) listens at {path}", hint)
     return sock, None
 
 
@@ -259,7 +261,9 @@ def _decode(line: bytes) -> dict[str, Any]:
     try:
         message = json.loads(line)
     except ValueError as error:
-        raise Failure("the hub sent invalid JSON", "restart it: `interlock down`, then `interlock up -d`") from error
+        raise CommandFailure(
+            "the hub sent invalid JSON", "restart it: `interlock down`, then `interlock up -d`"
+        ) from error
     return message if isinstance(message, dict) else {}
 
 

@@ -11,7 +11,7 @@ import click
 
 from interlock.cli.control.agent_environment import agent_of
 from interlock.cli.control.hub_link import HubError, HubLink
-from interlock.cli.terminal.failures import NoHub, Refused, WrongUsage
+from interlock.cli.terminal.failures import CommandRefused, NoHub, WrongUsage
 from interlock.cli.terminal.show import is_attended, json_option, say, say_table, show_json
 
 Json = dict[str, Any]
@@ -95,10 +95,10 @@ def ask_as_person(link: HubLink, operation: str, params: Mapping[str, Any], time
 def need_person(doing: str) -> None:
     """Raises Refused without a terminal, and in the terminal of an agent: only a person may do this."""
     if not is_attended():
-        raise Refused(f"only a person at a terminal may {doing}", "run this in a terminal")
+        raise CommandRefused(f"only a person at a terminal may {doing}", "run this in a terminal")
     if (agent := agent_of(os.environ)) is not None:
         message = f"this is a command of {agent}, and only a person may {doing}"
-        raise Refused(message, "use a terminal of your own, or the console")
+        raise CommandRefused(message, "use a terminal of your own, or the console")
 
 
 def say_rows(rows: Iterable[Json], cells: Callable[[Json], tuple[str, ...]], none: str) -> None:

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from interlock.cli.control.hub_link import HubLink
-from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongConfiguration
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused, NoHub, WrongConfiguration
 from interlock.config.files import try_lock
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
     run = home / "run"
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not folder.is_dir():
-        raise Failure(f"the hub cannot start in {folder}, which is gone", "start it with `interlock up`")
+        raise CommandFailure(f"the hub cannot start in {folder}, which is gone", "start it with `interlock up`")
     with _exclusive(run / "start.lock"):
         if is_running(home):
             return
@@ -119,7 +119,7 @@ def no_hub(home: Path) -> Iterator[None]:
         while not try_lock(lock.fileno()):
             # A stopping hub keeps the lock a little longer than it answers.
             if is_running(home) or monotonic() > deadline:
-                raise Refused("the hub is running", "stop it first with `interlock down`")
+                raise CommandRefused("the hub is running", "stop it first with `interlock down`")
             sleep(0.05)
         yield
 
@@ -150,7 +150,7 @@ def key_problem() -> NoHub | None:
     except (BadHubSecret, StoreError) as cause:
         why = cause.for_operators if isinstance(cause, StoreError) else cause.message
         return NoHub(f"no hub is running, and none can start: {why}", cause.hint)
-    except Failure:
+    except CommandFailure:
         return None
     return None
 
@@ -159,9 +159,9 @@ def _answers(home: Path) -> bool:
     """Whether the starting hub answers already. A slow hub counts as not ready."""
     try:
         return is_running(home)
-    except Refused:
+    except CommandRefused:
         raise
-    except Failure:
+    except CommandFailure:
         return False
 
 
@@ -177,9 +177,9 @@ def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, log
             if child.returncode == WrongConfiguration.exit_code:  # the problems are in the lines above the failure
                 raise WrongConfiguration(f"the hub exited at once:\n{log_text}", f"its log is {log}")
             message, hint = _last_failure(log_text)
-            raise Failure(message, f"{hint}; its log is {log}" if hint else f"its log is {log}")
+            raise CommandFailure(message, f"{hint}; its log is {log}" if hint else f"its log is {log}")
         sleep(0.03)
-    raise Failure(f"the hub did not answer within {START_TIMEOUT_S:g} s", f"its log is {log}")
+    raise CommandFailure(f"the hub did not answer within {START_TIMEOUT_S:g} s", f"its log is {log}")
 
 
 def _last_failure(log_text: str) -> tuple[str, str]:
@@ -242,7 +242,9 @@ def _exclusive(path: Path) -> Iterator[None]:
         deadline = monotonic() + START_TIMEOUT_S + 5
         while not try_lock(lock.fileno()):
             if monotonic() > deadline:
-                raise Failure("another process is starting a hub and does not finish", f"check who has {path} open")
+                raise CommandFailure(
+                    "another process is starting a hub and does not finish", f"check who has {path} open"
+                )
             sleep(0.03)
         yield
 

@@ -10,7 +10,7 @@ import click
 
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.perform import Json, perform, performs, say_rows
-from interlock.cli.terminal.failures import Failure, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, WrongUsage
 from interlock.cli.terminal.show import (
     bold,
     coloured,
@@ -81,7 +81,7 @@ class _Talk:
             if text:
                 try:
                     self.say(text)
-                except Failure as failure:
+                except CommandFailure as failure:
                     failure.show()
         if self._params["conversation"]:
             say(f"\nGo on with: interlock chat --conversation {self._params['conversation']}", err=True)
@@ -108,7 +108,7 @@ class _Talk:
             at, ended = at + len(found["pieces"]), found["ended"]
         last = found["pieces"][-1] if found["pieces"] else {}
         if last.get("kind") == "error":
-            raise Failure(f"{last['name']}: {last['text']}")
+            raise CommandFailure(f"{last['name']}: {last['text']}")
         if not self._as_json and not is_attended():
             hint = f"conversation {sent['conversation']}, {counted(last['output_tokens'], 'token')}"
             say(hint, err=True)
@@ -206,7 +206,7 @@ def delete(done: Json, id: str) -> None:
       interlock conversations delete conv_5a1f…
     """
     if not done["deleted"]:
-        raise Failure(f"there is no conversation {plain(id)}", "`interlock conversations` lists them")
+        raise CommandFailure(f"there is no conversation {plain(id)}", "`interlock conversations` lists them")
     say(f"Deleted {plain(id)}.")
 
 

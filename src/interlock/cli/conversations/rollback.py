@@ -8,7 +8,7 @@ import click
 
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.perform import Json, ask_as_person
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.cli.terminal.show import bold, coloured, counted, is_attended, json_option, plain, say, show_json
 
 RUN_S = 600.0
@@ -40,12 +40,12 @@ def rollback(conversation: str, turn: int | None, go_on: bool, yes: bool, as_jso
             if as_json:
                 show_json(plan)
             none = "" if plan["steps"] else "a tool can be taken back if it left a checkpoint with the conversation"
-            raise Failure("nothing can be taken back", none)
+            raise CommandFailure("nothing can be taken back", none)
         if not yes:
             if as_json:
                 show_json(plan)
             if as_json or not is_attended():
-                raise Failure("this needs an answer", "run it with --yes")
+                raise CommandFailure("this needs an answer", "run it with --yes")
             click.confirm("Take this back?", abort=True, err=True)
         done = ask_as_person(link, "rollback.run", {**wanted, "plan": plan["digest"], "go_on": go_on}, RUN_S)
         if as_json:
@@ -55,7 +55,7 @@ def rollback(conversation: str, turn: int | None, go_on: bool, yes: bool, as_jso
                 word = coloured("taken back", "green") if step["possible"] else coloured("not taken back", "red")
                 say(f"{word}  {_named(step)}{': ' + plain(step['reason']) if step['reason'] else ''}")
         if not done["complete"]:
-            raise Failure("not everything was taken back")
+            raise CommandFailure("not everything was taken back")
 
 
 def _show_plan(plan: Json) -> None:

@@ -15,7 +15,7 @@ from interlock.cli.conversations.room_connection import KEY, URL, joined, run, s
 from interlock.cli.servers.servers import config_file, config_option, read_pairs, reload_hub, show_outcome
 from interlock.cli.terminal.arguments import read_arguments
 from interlock.cli.terminal.call_outcomes import finish_with
-from interlock.cli.terminal.failures import Failure, WrongConfiguration, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, WrongConfiguration, WrongUsage
 from interlock.cli.terminal.show import bold, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ async def _call(
 ) -> Any:
     async with await asyncio.to_thread(joined, topic, key, url) as me:
         if absent := _absent(me, topic, to):
-            raise Failure(absent, "name somebody who is there with --to")
+            raise CommandFailure(absent, "name somebody who is there with --to")
         return await me.request("tools/call", params, to, fulfils=fulfils, timeout=timeout)
 
 

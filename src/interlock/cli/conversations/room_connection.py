@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.cli.control.own_address import own_url
 from interlock.cli.control.perform import perform
-from interlock.cli.terminal.failures import Failure, Refused
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused
 
 if TYPE_CHECKING:
     from interlock.rooms.participant import Participant
@@ -35,7 +35,7 @@ def run(work: Coroutine[Any, Any, T], fixes: Mapping[str, str] = MappingProxyTyp
     try:
         return asyncio.run(work)
     except RoomError as error:
-        failure = Refused if error.reason.startswith("http_4") or error.fix else Failure
+        failure = CommandRefused if error.reason.startswith("http_4") or error.fix else CommandFailure
         fix = fixes.get(error.reason) or error.fix or "see who is there with `interlock rooms watch TOPIC`"
         raise failure(error.message, fix) from None
 

@@ -13,7 +13,7 @@ from interlock.cli.control.perform import Json, performs, say_rows
 from interlock.cli.conversations.room_actions import call, create, fulfil, open_proposals, propose
 from interlock.cli.conversations.room_connection import KEY, URL, joined, run, sent
 from interlock.cli.terminal.call_outcomes import MAX_SHOWN_CHARS, outcome_line
-from interlock.cli.terminal.failures import Failure, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, WrongUsage
 from interlock.cli.terminal.show import bold, coloured, counted, json_option, one_line, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class _Talk:
             finally:
                 showing.cancel()
             if me.ended is not None:
-                raise Failure(me.ended.message, "join again")
+                raise CommandFailure(me.ended.message, "join again")
 
     async def _show(self, me: Participant) -> None:
         async for envelope in me:

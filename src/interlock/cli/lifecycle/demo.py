@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.cli.terminal.show import bold, json_option, one_line, say, show_json
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def demo(as_json: bool) -> None:
         step("1. A hub runs, with one server behind it.", "interlock status", status, server_lines(status["servers"]))
         tools = link.ask("hub/tools").get("tools") or []
         if not tools:
-            raise Failure("the demonstration server offers no tools", "run `interlock doctor`")
+            raise CommandFailure("the demonstration server offers no tools", "run `interlock doctor`")
         shown = [f"{tool['name']}  {one_line(str(tool.get('description') or ''), 70)}" for tool in tools]
         step("2. Tool names begin with the name of their server.", "interlock list", tools, shown)
         for title, words, arguments in CALLS:
@@ -97,7 +97,7 @@ def _temporary_hub() -> Iterator[HubLink]:
             yield link
     finally:
         # On a new connection: an interrupted request leaves the other one unusable.
-        with contextlib.suppress(Failure), HubLink.open(home) as link:
+        with contextlib.suppress(CommandFailure), HubLink.open(home) as link:
             link.ask("hub/stop")
             link.wait_closed(30)
         shutil.rmtree(home, ignore_errors=True)
@@ -112,7 +112,7 @@ def _wait_until_connected(link: HubLink) -> dict[str, Any]:
         if server["state"] == "connected":
             return status
         if server["state"] == "error" or monotonic() > deadline:
-            raise Failure(
+            raise CommandFailure(
                 f"the demonstration server did not start: {server.get('problem')}", str(server.get("hint") or "")
             )
         sleep(0.05)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from interlock.cli.terminal.failures import Failure, NoHub
+from interlock.cli.terminal.failures import CommandFailure, NoHub
 from interlock.cli.terminal.show import coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ CONNECT_TIMEOUT_S = 3.0
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "wrong": ("✗", "red")}
 
 
-class Check(NamedTuple):
+class DoctorCheck(NamedTuple):
     name: str
     verdict: str
     detail: str
@@ -83,7 +83,7 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     ctx.exit(1 if wrong else 0)
 
 
-def _python() -> Check:
+def _python() -> DoctorCheck:
     """A Python built without optimizations makes every call a fifth slower."""
     import sysconfig
 
@@ -91,30 +91,36 @@ def _python() -> Check:
     # Not set on Windows, where Python is always optimized.
     built_with = sysconfig.get_config_var("CONFIG_ARGS")
     if built_with is None or "--enable-optimizations" in built_with:
-        return Check("python", "ok", found)
+        return DoctorCheck("python", "ok", found)
     hint = "use a Python built with --enable-optimizations: the system's, or one of `uv python install`"
-    return Check("python", "warning", f"{found} was built without optimizations and is slower", hint)
+    return DoctorCheck("python", "warning", f"{found} was built without optimizations and is slower", hint)
 
 
-def _home(home: Path) -> Check:
+def _home(home: Path) -> DoctorCheck:
     """Checks the folder, or its first existing parent."""
     place = home
     while not place.exists():
         place = place.parent
     if not place.is_dir():
-        return Check("home", "wrong", f"{place} is a file", "set INTERLOCK_HOME to a folder, or move that file away")
+        return DoctorCheck(
+            "home", "wrong", f"{place} is a file", "set INTERLOCK_HOME to a folder, or move that file away"
+        )
     if not os.access(place, os.W_OK | os.X_OK):
-        return Check("home", "wrong", f"{home} cannot be written", "set INTERLOCK_HOME, or correct its permissions")
+        return DoctorCheck(
+            "home", "wrong", f"{home} cannot be written", "set INTERLOCK_HOME, or correct its permissions"
+        )
     if place == home and sys.platform != "win32":
         state = home.stat()
         if state.st_uid != os.getuid():
-            return Check("home", "wrong", f"{home} belongs to another user", "set INTERLOCK_HOME to your own folder")
+            return DoctorCheck(
+                "home", "wrong", f"{home} belongs to another user", "set INTERLOCK_HOME to your own folder"
+            )
         if state.st_mode & 0o022:
-            return Check("home", "warning", f"other users may write to {home}", f"chmod go-w {home}")
-    return Check("home", "ok", str(home))
+            return DoctorCheck("home", "warning", f"other users may write to {home}", f"chmod go-w {home}")
+    return DoctorCheck("home", "ok", str(home))
 
 
-def _containment(loaded: LoadedConfig) -> Iterator[Check]:
+def _containment(loaded: LoadedConfig) -> Iterator[DoctorCheck]:
     """Report whether this kernel can contain servers. Only a configured server that cannot be contained is wrong."""
     from interlock.containment.backends import landlock_abi, reports
 
@@ -122,38 +128,44 @@ def _containment(loaded: LoadedConfig) -> Iterator[Check]:
     serving = [report.backend for report in found if not report.missing]
     if serving:
         spare = f"; {serving[1]} serves too" if len(serving) > 1 else ""
-        yield Check("containment", "ok", f"by {serving[0]}{spare} (Landlock version {landlock_abi()})")
+        yield DoctorCheck("containment", "ok", f"by {serving[0]}{spare} (Landlock version {landlock_abi()})")
     needed = any(server.isolation == "sandbox" for server in loaded.config.servers.values())
     for report in found:
         if report.missing:
             verdict = "ok" if serving else ("wrong" if needed else "warning")
-            yield Check("containment", verdict, f"{report.backend} cannot be used here: {report.missing}", report.hint)
+            yield DoctorCheck(
+                "containment", verdict, f"{report.backend} cannot be used here: {report.missing}", report.hint
+            )
 
 
-def search_model_check(home: Path, loaded: LoadedConfig) -> Check:
+def search_model_check(home: Path, loaded: LoadedConfig) -> DoctorCheck:
     """How the hub finds tools: by their words alone, or by meaning as well."""
     from interlock.discovery import model_files
 
     name, settings = "search model", loaded.config.hub.embeddings
     if settings.url is not None:
-        return Check(name, "ok", f"{settings.model}, at the endpoint of [hub.embeddings]")
+        return DoctorCheck(name, "ok", f"{settings.model}, at the endpoint of [hub.embeddings]")
     if settings.path is not None:
         if problem := model_files.problem_in(Path(settings.path).expanduser(), whole=True):
-            return Check(name, "warning", problem, "correct `path` in [hub.embeddings]; tools are found by their words")
-        return Check(name, "ok", settings.path)
+            return DoctorCheck(
+                name, "warning", problem, "correct `path` in [hub.embeddings]; tools are found by their words"
+            )
+        return DoctorCheck(name, "ok", settings.path)
     if (folder := model_files.installed(home)) is not None:
         if problem := model_files.problem_in(folder, whole=True):
             hint = "run `interlock search-model install` again; tools are found by their words"
-            return Check(name, "warning", problem, hint)
-        return Check(name, "ok", f"{model_files.NAME} is installed")
-    return Check(name, "ok", "none: tools are found by their words", "`interlock search-model install` adds meaning")
+            return DoctorCheck(name, "warning", problem, hint)
+        return DoctorCheck(name, "ok", f"{model_files.NAME} is installed")
+    return DoctorCheck(
+        name, "ok", "none: tools are found by their words", "`interlock search-model install` adds meaning"
+    )
 
 
-def _configuration(loaded: LoadedConfig) -> Iterator[Check]:
+def _configuration(loaded: LoadedConfig) -> Iterator[DoctorCheck]:
     origin = loaded.config.origin
     for problem in loaded.problems:
         if problem.server is None or problem.fatal:
-            yield Check(
+            yield DoctorCheck(
                 "configuration",
                 "wrong" if problem.fatal else "warning",
                 f"{problem.place}: {problem.message}",
@@ -163,11 +175,11 @@ def _configuration(loaded: LoadedConfig) -> Iterator[Check]:
         count = len(loaded.config.servers)
         named = f"{origin.path or 'no file is in use'}, {counted(count, 'server')}"
         nothing = "no servers are configured; the demonstration server would run"
-        yield Check("configuration", "ok", nothing if loaded.config.demo else named)
+        yield DoctorCheck("configuration", "ok", nothing if loaded.config.demo else named)
     for waiting in loaded.unconfirmed:
         ids = ", ".join(server.id for server in waiting.servers) or "no servers"
         hint = "run `interlock up` here in a terminal to confirm it"
-        yield Check("configuration", "warning", f"{waiting.path} ({ids}) is not confirmed", hint)
+        yield DoctorCheck("configuration", "warning", f"{waiting.path} ({ids}) is not confirmed", hint)
 
 
 def _running_configuration(home: Path) -> Path | None:
@@ -177,12 +189,12 @@ def _running_configuration(home: Path) -> Path | None:
     try:
         with HubLink.open(home) as link:
             path = (link.ask("hub/status").get("config") or {}).get("path")
-    except Failure:
+    except CommandFailure:
         return None
     return None if path is None else Path(path)
 
 
-def _start(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
+def _start(home: Path, loaded: LoadedConfig) -> Iterator[DoctorCheck]:
     """The checks that a hub makes before it starts: settings, the secret of the keys, and the store."""
     if not loaded.usable:
         return
@@ -196,19 +208,19 @@ def _start(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
     try:
         check_start(loaded.config)
     except CannotStart as cause:
-        yield Check("start", "wrong", cause.message, cause.hint)
+        yield DoctorCheck("start", "wrong", cause.message, cause.hint)
     yield from _key(home, loaded)
     where = store_of(loaded.config, home)
     try:
         check_store(where)
         check_stored(where, loaded.config, home)
     except StoreError as cause:
-        yield Check("store", "wrong", cause.for_operators, cause.hint)
+        yield DoctorCheck("store", "wrong", cause.for_operators, cause.hint)
     except BadHubSecret:
         return  # `_key` reports it.
 
 
-def _key(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
+def _key(home: Path, loaded: LoadedConfig) -> Iterator[DoctorCheck]:
     """Where the key is that seals tokens and secrets, and whether it can be read."""
     from interlock.config.hub_secret import FILE, BadHubSecret, existing_secret, has_secret, hub_secret, keyring_entry
     from interlock.config.next_secret import has_next
@@ -216,7 +228,7 @@ def _key(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
 
     configured = loaded.config.hub.sealing_key is not None
     if configured:
-        yield Check("key", "ok", f"the key for tokens is `sealing_key` of {loaded.config.origin.path}")
+        yield DoctorCheck("key", "ok", f"the key for tokens is `sealing_key` of {loaded.config.origin.path}")
     secrets = SecretStore(home)
     if not has_secret(home) and not secrets.names():
         return
@@ -227,21 +239,21 @@ def _key(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
         entry = keyring_entry(home)
         unopened = secrets.unopened() if secrets.names() else []
     except BadHubSecret as cause:
-        yield Check("key", "wrong", cause.message, cause.hint)
+        yield DoctorCheck("key", "wrong", cause.message, cause.hint)
         return
     if has_next(home):
         hint = "start the hub, which finishes or undoes it"
-        yield Check("key", "warning", "`interlock secrets rekey` was interrupted", hint)
+        yield DoctorCheck("key", "warning", "`interlock secrets rekey` was interrupted", hint)
     place = f"in the file {home / FILE}" if entry is None else f"in {entry.backend}"
-    yield Check("key", "ok", f"the key for {'secrets' if configured else 'tokens and secrets'} is {place}")
+    yield DoctorCheck("key", "ok", f"the key for {'secrets' if configured else 'tokens and secrets'} is {place}")
     for name in unopened:
         hint = f"store it again with `interlock secrets rotate {name}`, or put the old key back"
-        yield Check("key", "warning", f"the secret `{name}` was sealed with another key", hint)
+        yield DoctorCheck("key", "warning", f"the secret `{name}` was sealed with another key", hint)
     if entry is not None and (home / FILE).exists():
-        yield Check("key", "warning", f"{home / FILE} is left over", "run `interlock secrets key keyring` again")
+        yield DoctorCheck("key", "warning", f"{home / FILE} is left over", "run `interlock secrets key keyring` again")
 
 
-def _hub(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
+def _hub(home: Path, loaded: LoadedConfig) -> Iterator[DoctorCheck]:
     from interlock.cli.control.hub_link import HubLink
     from interlock.config.home import socket_path
 
@@ -252,7 +264,7 @@ def _hub(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
             another = link.is_another_version
             hint = "restart it with this version: `interlock down`, then `interlock up -d`" if another else ""
             running_hub = f"runs, pid {link.hello.get('pid')}, version {link.hello.get('version')}"
-            yield Check(
+            yield DoctorCheck(
                 "hub",
                 "warning" if another else "ok",
                 f"{running_hub}, another version" if another else running_hub,
@@ -260,23 +272,25 @@ def _hub(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
             )
             status = link.ask("hub/status")
             for warning in status.get("warnings") or []:
-                yield Check("hub", "wrong", str(warning.get("message")), str(warning.get("hint") or ""))
+                yield DoctorCheck("hub", "wrong", str(warning.get("message")), str(warning.get("hint") or ""))
             for row in status.get("servers") or []:
                 if row.get("health") == "down":
                     problem = str(row.get("problem") or f"is {row.get('state')}")
-                    yield Check(f"server {row.get('id')}", "wrong", f"is down: {problem}", str(row.get("hint") or ""))
+                    yield DoctorCheck(
+                        f"server {row.get('id')}", "wrong", f"is down: {problem}", str(row.get("hint") or "")
+                    )
     except NoHub:
         stale = sys.platform != "win32" and socket_path(home).exists()
-        yield Check("hub", "ok", "does not run" + (" (the next start removes its old socket)" if stale else ""))
-    except Failure as failure:
+        yield DoctorCheck("hub", "ok", "does not run" + (" (the next start removes its old socket)" if stale else ""))
+    except CommandFailure as failure:
         running = True
-        yield Check("hub", "wrong", failure.message, failure.hint)
+        yield DoctorCheck("hub", "wrong", failure.message, failure.hint)
     if not running and loaded.usable:
         yield _port(*loaded.config.hub.address)
         yield from _audit_log(home, loaded)
 
 
-def _audit_log(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
+def _audit_log(home: Path, loaded: LoadedConfig) -> Iterator[DoctorCheck]:
     """Compares the ends of the audit log with the head files, if a hub has run here."""
     if not any(home.glob("audit*.head")):
         return
@@ -287,15 +301,17 @@ def _audit_log(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
     try:
         problems = missing_ends(store_of(loaded.config, home), home)
     except StoreError as cause:
-        yield Check("audit log", "wrong", cause.for_operators, cause.hint)
+        yield DoctorCheck("audit log", "wrong", cause.for_operators, cause.hint)
         return
     for problem in problems:
-        yield Check("audit log", "wrong", problem, "run `interlock audit verify`, and compare the store with a backup")
+        yield DoctorCheck(
+            "audit log", "wrong", problem, "run `interlock audit verify`, and compare the store with a backup"
+        )
     if not problems:
-        yield Check("audit log", "ok", "ends where its head file says")
+        yield DoctorCheck("audit log", "ok", "ends where its head file says")
 
 
-def _port(host: str, port: int) -> Check:
+def _port(host: str, port: int) -> DoctorCheck:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         if sys.platform != "win32":
@@ -307,19 +323,19 @@ def _port(host: str, port: int) -> Check:
 
             detail = f"{host}:{port} cannot be used: {error.strerror}"
             if error.errno != errno.EADDRINUSE:
-                return Check("port", "wrong", detail, "set `listen` in [hub] to an address of this machine")
+                return DoctorCheck("port", "wrong", detail, "set `listen` in [hub] to an address of this machine")
             holder = find_listener(port)
             detail += f"; held by {holder}" if holder else ""
-            return Check("port", "wrong", detail, "stop that program, or set another `listen` in [hub]")
-    return Check("port", "ok", f"{host}:{port} is free")
+            return DoctorCheck("port", "wrong", detail, "stop that program, or set another `listen` in [hub]")
+    return DoctorCheck("port", "ok", f"{host}:{port} is free")
 
 
-def _server(name: str, server: ServerSettings) -> Check:
+def _server(name: str, server: ServerSettings) -> DoctorCheck:
     title = f"server {name}"
     if not server.enabled:
-        return Check(title, "ok", "is disabled (enabled = false)")
+        return DoctorCheck(title, "ok", "is disabled (enabled = false)")
     if server.problem is not None:
-        return Check(title, "wrong", server.problem.message, server.problem.hint)
+        return DoctorCheck(title, "wrong", server.problem.message, server.problem.hint)
     if server.url is not None:
         return _address(title, server.url)
     program = server.command[0] if server.command else ""
@@ -328,13 +344,15 @@ def _server(name: str, server: ServerSettings) -> Check:
     found = shutil.which(program_path, path=path)
     if found is None:
         hint = INSTALL.get(program, f"install `{program}`, or write its full path in `command`")
-        return Check(title, "wrong", f"the program `{program}` was not found", hint)
+        return DoctorCheck(title, "wrong", f"the program `{program}` was not found", hint)
     if server.cwd is not None and not Path(server.cwd).is_dir():
-        return Check(title, "wrong", f"its folder {server.cwd} does not exist", "create it, or correct `cwd`")
-    return Check(title, "ok", f"its program is {found}" + (", contained" if server.isolation == "sandbox" else ""))
+        return DoctorCheck(title, "wrong", f"its folder {server.cwd} does not exist", "create it, or correct `cwd`")
+    return DoctorCheck(
+        title, "ok", f"its program is {found}" + (", contained" if server.isolation == "sandbox" else "")
+    )
 
 
-def _address(title: str, url: str) -> Check:
+def _address(title: str, url: str) -> DoctorCheck:
     """Checks that the address accepts connections, through the proxy where there is one. Nothing is sent."""
     import asyncio
 
@@ -352,8 +370,12 @@ def _address(title: str, url: str) -> Check:
             asyncio.run(_through(proxy, origin))
     except (OSError, ValueError, Fault) as error:
         why = getattr(error, "strerror", None) or str(error) or "no connection"
-        return Check(title, "wrong", f"no server answers at {shown}: {why}", "start the server, or correct its `url`")
-    return Check(title, "ok", f"answers at {shown}" + ("" if proxy is None else f", through {proxy.host}:{proxy.port}"))
+        return DoctorCheck(
+            title, "wrong", f"no server answers at {shown}: {why}", "start the server, or correct its `url`"
+        )
+    return DoctorCheck(
+        title, "ok", f"answers at {shown}" + ("" if proxy is None else f", through {proxy.host}:{proxy.port}")
+    )
 
 
 async def _through(proxy: Proxy, origin: Origin) -> None:

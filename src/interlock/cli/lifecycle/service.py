@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 UNIT = "interlock.service"
@@ -72,7 +72,7 @@ def install(config: Path | None, only_print: bool, as_json: bool) -> None:
     try:
         for command in _start(path):
             _run(command)
-    except Failure:
+    except CommandFailure:
         # A file that the system did not take must not look like a service that is installed.
         path.unlink() if before is None else path.write_bytes(before)
         raise
@@ -99,7 +99,7 @@ def uninstall(as_json: bool) -> None:
     """
     path, _ = _file(None)
     if not path.exists():
-        raise Failure("the hub is not installed as a service", "`interlock service install` does that")
+        raise CommandFailure("the hub is not installed as a service", "`interlock service install` does that")
     for command in _stop(path):
         _run(command, may_fail=True)
     path.unlink()
@@ -147,7 +147,9 @@ def _file(config: Path | None) -> tuple[Path, bytes]:
         return folder / "systemd" / "user" / UNIT, systemd_unit(command, variables, _environment_file())
     if sys.platform == "darwin":
         return Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist", launchd_agent(command, variables)
-    raise Failure("services are installed on Linux and macOS", "run `interlock up -d` at login, with your own means")
+    raise CommandFailure(
+        "services are installed on Linux and macOS", "run `interlock up -d` at login, with your own means"
+    )
 
 
 def _missing(config: Path | None) -> list[str]:
@@ -249,7 +251,7 @@ def _begin() -> str:
 def _domain() -> str:
     """launchd's name for the services of this user's session."""
     if sys.platform == "win32":
-        raise Failure("there is no launchd here", "run `interlock up -d` at login, with your own means")
+        raise CommandFailure("there is no launchd here", "run `interlock up -d` at login, with your own means")
     return f"gui/{os.getuid()}"
 
 
@@ -259,7 +261,7 @@ def _run(command: list[str], *, may_fail: bool = False) -> None:
     except (OSError, subprocess.TimeoutExpired) as cause:
         if may_fail:
             return
-        raise Failure(
+        raise CommandFailure(
             f"`{command[0]}` cannot be run: {cause}", "`interlock service install --print` shows the file"
         ) from None
     if done.returncode and not may_fail:
@@ -267,7 +269,7 @@ def _run(command: list[str], *, may_fail: bool = False) -> None:
         hint = "see `interlock service install --print`"
         if "bus" in output.lower():
             hint = "there is no user session here: run `loginctl enable-linger`, log in again, and repeat this"
-        raise Failure(f"`{shlex.join(command)}` failed: {output}", hint)
+        raise CommandFailure(f"`{shlex.join(command)}` failed: {output}", hint)
 
 
 def _show(outcome: dict[str, Any], text: str, as_json: bool) -> None:

@@ -6,7 +6,7 @@ import click
 
 from interlock.cli.control.completion import server_names
 from interlock.cli.control.perform import Json, perform
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.cli.terminal.show import (
     bold,
     coloured,
@@ -47,7 +47,7 @@ def status(server: str | None, as_json: bool) -> None:
     row = next((row for row in found["servers"] if row["id"] == server), None)
     if row is None:
         state = "is disabled" if server in (found.get("disabled") or []) else "is not known"
-        raise Failure(f"the server `{server}` {state}", "`interlock status` shows all of them")
+        raise CommandFailure(f"the server `{server}` {state}", "`interlock status` shows all of them")
     if as_json:
         show_json(row)
         return

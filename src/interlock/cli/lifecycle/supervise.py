@@ -12,7 +12,7 @@ from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.perform import Json, perform, performs
 from interlock.cli.lifecycle.status import STARTING, server_lines
 from interlock.cli.lifecycle.up import stop_hub
-from interlock.cli.terminal.failures import Failure, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, WrongUsage
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 START_S = 30.0
@@ -105,4 +105,6 @@ def _show_started(server: str, as_json: bool) -> None:
         for line in server_lines([row]):
             say(line)
     if failed:
-        raise Failure(row.get("problem") or f"{server} is {row['state']}", row.get("hint") or "see `interlock status`")
+        raise CommandFailure(
+            row.get("problem") or f"{server} is {row['state']}", row.get("hint") or "see `interlock status`"
+        )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from interlock.cli.terminal.failures import Failure, WrongConfiguration, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, WrongConfiguration, WrongUsage
 from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ def up(
     loaded = _listening(loaded, host, port)
     if is_running(home):
         if host is not None or port is not None:
-            raise Failure("a hub runs already, so --host and --port cannot change", "stop it with `interlock down`")
+            raise CommandFailure(
+                "a hub runs already, so --host and --port cannot change", "stop it with `interlock down`"
+            )
         _confirm_in_hub(home, confirmed)
         show_running(home, as_json, already=True)
     elif detach:
@@ -110,10 +112,10 @@ def _run(loaded: LoadedConfig, home: Path, as_json: bool) -> int:
     try:
         return run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json))
     except CannotStart as cause:
-        raise Failure(f"the hub cannot start: {cause.message}", cause.hint) from None
+        raise CommandFailure(f"the hub cannot start: {cause.message}", cause.hint) from None
     except StoreError as cause:
         message = f"the hub has stopped, and could not write its last entries: {cause.for_operators}"
-        raise Failure(message, cause.hint) from None
+        raise CommandFailure(message, cause.hint) from None
 
 
 @click.command()
@@ -144,9 +146,9 @@ def stop_hub(as_json: bool) -> None:
             raise
         except HubError as error:
             version = f", which has version {link.hello.get('version')}," if link.is_another_version else ""
-            raise Failure(f"the hub{version} did not stop: {error.message}", by_hand) from error
+            raise CommandFailure(f"the hub{version} did not stop: {error.message}", by_hand) from error
         if not link.wait_closed(60):
-            raise Failure("the hub has not stopped after 60 s", by_hand)
+            raise CommandFailure("the hub has not stopped after 60 s", by_hand)
         if as_json:
             show_json({"stopped": True, "pid": link.hello.get("pid")})
         else:
@@ -267,7 +269,7 @@ def _follow_servers(home: Path) -> None:
                 if len(shown) == len(servers):
                     return
                 sleep(0.2)
-    except (Failure, OSError):
+    except (CommandFailure, OSError):
         return  # the hub is stopping, or the output is closed
 
 

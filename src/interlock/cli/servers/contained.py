@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from interlock.cli.control.completion import server_names
-from interlock.cli.terminal.failures import Failure, NoHub, WrongConfiguration, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, NoHub, WrongConfiguration, WrongUsage
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def install_packages(name: str, server: ServerSettings) -> Install | None:
             return None
         return installs.install(Path(containment.folder), server.command, dict(os.environ))
     except ContainmentRefused as refused:
-        raise Failure(refused.message, refused.hint) from refused
+        raise CommandFailure(refused.message, refused.hint) from refused
 
 
 def check_folders(name: str, server: ServerSettings) -> None:
@@ -122,7 +122,7 @@ def start_contained_once(name: str, server: ServerSettings) -> list[str]:
     except Fault as fault:
         message = f"does not start contained: {fault.for_operators}"
         hint = option_for(fault.for_operators) or fault.hint or "does it start without --sandbox?"
-    raise Failure(f"`{name}` {message}", f"{hint}. It was not added")
+    raise CommandFailure(f"`{name}` {message}", f"{hint}. It was not added")
 
 
 def variables_of(server: ServerSettings) -> dict[str, str]:

@@ -14,7 +14,7 @@ import click
 
 from interlock.cli.servers.plain_tokens import move_option, readable_by_all, without_plain_tokens
 from interlock.cli.servers.servers import config_file, config_option, show_outcome, start_warnings, write_servers
-from interlock.cli.terminal.failures import Refused, WrongConfiguration
+from interlock.cli.terminal.failures import CommandRefused, WrongConfiguration
 from interlock.cli.terminal.show import bold, counted, is_attended, json_option, plain, say
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def import_(
     done = f"Added {counted(len(taken), 'server')} to {path}: {', '.join(taken)}." if taken else "Nothing was added."
     show_outcome(outcome, done, as_json)
     if refused and not taken:
-        raise Refused("no server was imported", "fix the problems above; use --trust for servers that you trust")
+        raise CommandRefused("no server was imported", "fix the problems above; use --trust for servers that you trust")
 
 
 def show_planned(servers: Iterable[Planned]) -> None:
@@ -103,7 +103,7 @@ def _confirm(servers: list[Planned], refused: list[str]) -> None:
     for text in refused:
         say(f"  not imported: {plain(text)}", err=True)
     if not is_attended():
-        raise Refused("importing needs a confirmation", "run it in a terminal, or with --yes")
+        raise CommandRefused("importing needs a confirmation", "run it in a terminal, or with --yes")
     click.confirm(f"Import {counted(len(servers), 'server')}?", default=False, abort=True, err=True)
 
 

@@ -12,7 +12,7 @@ import click
 from interlock.cli.control.completion import server_names
 from interlock.cli.control.hub_link import HubError
 from interlock.cli.control.perform import Json, perform, performs
-from interlock.cli.terminal.failures import Refused
+from interlock.cli.terminal.failures import CommandRefused
 from interlock.cli.terminal.show import bold, has_screen, json_option, plain, say, say_table, show_json
 
 WITHIN_S = 600
@@ -117,7 +117,7 @@ def _by_browser(server: str, principal: str | None, no_open: bool, paste: bool) 
     while time.monotonic() < deadline:
         if perform("logins.wait", {"state": page["state"]}, 60)["done"]:
             return
-    raise Refused("nobody logged in in time", f"run `interlock login {server}` again")
+    raise CommandRefused("nobody logged in in time", f"run `interlock login {server}` again")
 
 
 def _by_code(server: str, principal: str | None) -> None:
@@ -131,4 +131,4 @@ def _by_code(server: str, principal: str | None) -> None:
         if found["done"]:
             return
         wait_s = float(found["wait_s"])
-    raise Refused("nobody typed the code in time", f"run `interlock login {server} --device` again")
+    raise CommandRefused("nobody typed the code in time", f"run `interlock login {server} --device` again")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interlock.cli.terminal.failures import Failure, Refused, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused, WrongUsage
 from interlock.cli.terminal.show import counted, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ def rekey(lost: bool, yes: bool, config: Path | None, as_json: bool) -> None:
             problem = sealed_elsewhere(loaded, home)
             done = _give_up(loaded, home, problem, yes) if lost else _seal(loaded, home, problem)
         except BadHubSecret as cause:
-            raise Failure(cause.message, cause.hint) from None
+            raise CommandFailure(cause.message, cause.hint) from None
         except StoreError as cause:
-            raise Failure(cause.for_operators, cause.hint) from None
+            raise CommandFailure(cause.for_operators, cause.hint) from None
         except OSError as cause:
-            raise Failure(f"{home}: {cause.strerror or cause}", "see that you can write this folder") from None
+            raise CommandFailure(f"{home}: {cause.strerror or cause}", "see that you can write this folder") from None
     _show(done, as_json)
 
 
@@ -86,7 +86,7 @@ def _give_up(config: Config, home: Path, problem: str, yes: bool) -> Rekeyed:
         raise WrongUsage("the key is not lost: it opens the store", "`interlock secrets rekey` replaces it")
     if not yes:
         if not is_attended():
-            raise Refused("giving up the old key needs a confirmation", "run it in a terminal, or with --yes")
+            raise CommandRefused("giving up the old key needs a confirmation", "run it in a terminal, or with --yes")
         click.confirm(f"{problem}. Delete what only the lost key opens?", abort=True, err=True)
     return asyncio.run(give_up(config, home, local_person(user_name())))
 
@@ -100,7 +100,9 @@ def _old_key(problem: str) -> bytes:
     else:
         text = sys.stdin.read()
     if not text.strip():
-        raise Refused(f"{problem}, and no old key was given", "if it is lost, run `interlock secrets rekey --lost`")
+        raise CommandRefused(
+            f"{problem}, and no old key was given", "if it is lost, run `interlock secrets rekey --lost`"
+        )
     try:
         return configured_secret(text)
     except BadHubSecret as cause:

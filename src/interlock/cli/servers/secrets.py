@@ -9,7 +9,7 @@ import click
 
 from interlock.cli.servers.rekey import rekey
 from interlock.cli.servers.servers import config_file, reload_hub
-from interlock.cli.terminal.failures import Failure, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, WrongUsage
 from interlock.cli.terminal.show import is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def list_(as_json: bool) -> None:
         again = "" if lost else f"  → store it again: `interlock secrets rotate {plain(name)}`"
         say(f"{plain(name)}  cannot be opened with this hub's key{again}" if name in unopened else plain(name))
     if lost is not None:
-        raise Failure(lost.message, lost.hint)
+        raise CommandFailure(lost.message, lost.hint)
     if not names:
         say("No secrets. → store one: `interlock secrets set NAME`")
 
@@ -133,9 +133,9 @@ def key(place: str | None, as_json: bool) -> None:
         hub_secret(home)
         entry = keyring_entry(home)
     except BadHubSecret as cause:
-        raise Failure(cause.message, cause.hint) from None
+        raise CommandFailure(cause.message, cause.hint) from None
     except OSError as cause:
-        raise Failure(f"{home}: {cause.strerror or cause}", "see that you can write this folder") from None
+        raise CommandFailure(f"{home}: {cause.strerror or cause}", "see that you can write this folder") from None
     outcome = {
         "place": "file" if entry is None else "keyring",
         "in": str(home / FILE) if entry is None else entry.backend,
@@ -171,7 +171,7 @@ def _put(store: SecretStore, name: str, as_json: bool) -> None:
     except ValueError as cause:
         raise WrongUsage(str(cause), "nothing was stored") from None
     except BadHubSecret as cause:
-        raise Failure(cause.message, cause.hint) from None
+        raise CommandFailure(cause.message, cause.hint) from None
     _show(
         {"stored": name, **reload_hub(config_file(None))},
         f"Stored {plain(name)}. → write ${{secret:{plain(name)}}}",

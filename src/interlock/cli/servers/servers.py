@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interlock.cli.control.completion import server_names
-from interlock.cli.terminal.failures import Failure, NoHub, WrongConfiguration, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, NoHub, WrongConfiguration, WrongUsage
 from interlock.cli.terminal.show import as_dict, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def reload_hub(path: Path) -> dict[str, Any]:
             used_path = as_dict(link.ask("hub/status").get("config")).get("path")
     except NoHub:
         return {"reloaded": False, "problems": []}
-    except Failure as failure:
+    except CommandFailure as failure:
         return {"reloaded": False, "problems": [{"message": failure.message, "hint": failure.hint}]}
     if used_path and Path(str(used_path)).resolve() != path.resolve():
         hint = f"run `interlock down`, then `interlock up --config {path}`"

@@ -8,7 +8,7 @@ from typing import IO, Any
 import click
 
 
-class Failure(click.ClickException):
+class CommandFailure(click.ClickException):
     exit_code = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -28,15 +28,15 @@ class Failure(click.ClickException):
             say(f"  → {plain(self.hint)}", err=True)
 
 
-class WrongUsage(Failure):
+class WrongUsage(CommandFailure):
     exit_code = 2
 
 
-class WrongConfiguration(Failure):
+class WrongConfiguration(CommandFailure):
     exit_code = 3
 
 
-class NoHub(Failure):
+class NoHub(CommandFailure):
     exit_code = 4
 
     def __init__(
@@ -45,7 +45,7 @@ class NoHub(Failure):
         super().__init__(message, hint)
 
 
-class Refused(Failure):
+class CommandRefused(CommandFailure):
     exit_code = 5
 
 
@@ -53,13 +53,13 @@ class OutputClosed(Exception):
     """The program that reads our output has closed it."""
 
 
-def system_failure(error: OSError) -> Failure:
+def system_failure(error: OSError) -> CommandFailure:
     """An error of the operating system, with its path and fix."""
     place = error.filename2 or error.filename
     if place is None and error.errno == errno.ENOENT:  # only the current folder has no name
-        return Failure("the current folder no longer exists", "change to another folder and try again")
+        return CommandFailure("the current folder no longer exists", "change to another folder and try again")
     shown = f"{place}: " if isinstance(place, str) else ""
-    return Failure(f"{shown}{error.strerror or error}", _HINTS.get(error.errno or 0, ""))
+    return CommandFailure(f"{shown}{error.strerror or error}", _HINTS.get(error.errno or 0, ""))
 
 
 _PERMISSIONS = "correct its permissions; for the hub's own files, you can set INTERLOCK_HOME to another folder"

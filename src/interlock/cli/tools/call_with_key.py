@@ -5,7 +5,7 @@ from __future__ import annotations
 from interlock.cli.control.hub_link import HubError, HubRefusal
 from interlock.cli.control.own_address import own_url
 from interlock.cli.control.perform import Json
-from interlock.cli.terminal.failures import Refused
+from interlock.cli.terminal.failures import CommandRefused
 
 
 def called_with_key(key: str, name: str, arguments: Json, timeout: float | None) -> Json:
@@ -20,7 +20,7 @@ def called_with_key(key: str, name: str, arguments: Json, timeout: float | None)
     except Fault as fault:
         if fault.data.get("status") == 401:
             hint = "use the key of an agent: `interlock keys list` shows them, `interlock keys create NAME` makes one"
-            raise Refused("the hub does not accept this key", hint) from None
+            raise CommandRefused("the hub does not accept this key", hint) from None
         # The client takes an error of the hub for one of any server; its data is as at the control socket.
         kind = HubRefusal if fault.data.get("domain", fault.kind.domain) == "security" else HubError
         name, hint = str(fault.data.get("name", fault.name)), str(fault.data.get("hint", fault.hint))

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -52,9 +52,11 @@ def install(source: str | None, as_json: bool) -> None:
     try:
         folder = model_files.install(home_folder(), _opener(place))
     except DiscoveryError as cause:
-        raise Failure(str(cause), f"PLACE must hold {files} of {model_files.NAME} as they were published") from None
+        raise CommandFailure(
+            str(cause), f"PLACE must hold {files} of {model_files.NAME} as they were published"
+        ) from None
     except OSError as cause:
-        raise Failure(
+        raise CommandFailure(
             f"the model could not be fetched from {place}: {getattr(cause, 'reason', None) or cause.strerror or cause}",
             f"without network, copy {files} to a folder of this machine and say --from FOLDER",
         ) from None
@@ -115,7 +117,7 @@ def _opener(place: str) -> Opener:
     if "://" not in place:
         return model_files.from_local(Path(place).expanduser())
     if not is_safe(place):
-        raise Failure(
+        raise CommandFailure(
             f"{place} is neither an https address, nor an http address of this machine, nor a path",
             "write it as https://host/folder, or name a folder, a zip archive or a wheel",
         )

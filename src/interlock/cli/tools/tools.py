@@ -10,7 +10,7 @@ from interlock.cli.control.completion import server_names, tool_names
 from interlock.cli.control.hub_link import HubError
 from interlock.cli.control.perform import Json, perform, performs
 from interlock.cli.terminal.arguments import read_arguments
-from interlock.cli.terminal.failures import Failure, Refused, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, CommandRefused, WrongUsage
 from interlock.cli.terminal.show import (
     as_dict,
     bold,
@@ -120,7 +120,7 @@ def _called(name: str, given: Json, timeout: float | None, key: str | None) -> J
         if error.name == "TOOL_NOT_FOUND":
             raise WrongUsage(error.message, _nearest(name, error.message)) from None
         if error.name in REFUSALS:
-            raise Refused(error.message, error.hint or "run `interlock why` to see the reason") from None
+            raise CommandRefused(error.message, error.hint or "run `interlock why` to see the reason") from None
         if not error.hint:
             server = name.partition("__")[0]
             error.hint = f"see `interlock status`, and `interlock logs {server}` for the output of its server"
@@ -139,7 +139,7 @@ def _nearest(name: str, message: str) -> str:
     return f"did you mean `{close[0]}`? {see}" if close else see
 
 
-def _failure(name: str, result: Json) -> Failure:
+def _failure(name: str, result: Json) -> CommandFailure:
     """Why a call failed: wrong arguments, a refusal of the hub, a missing login, or an error of the tool."""
     hub_error = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
     server_error = as_dict(as_dict(result.get("structuredContent")).get("error"))
@@ -149,16 +149,16 @@ def _failure(name: str, result: Json) -> Failure:
         return WrongUsage(f"the arguments do not match the schema of {name}", hint)
     match hub_error.get("name"):
         case None:
-            return Failure(
+            return CommandFailure(
                 f"{name} reported an error", f"run `interlock logs {server}` to see the output of its server"
             )
         case "LOGIN_REQUIRED":
-            return Failure(f"{server} wants a login", f"run `interlock login {server}`, then this again")
+            return CommandFailure(f"{server} wants a login", f"run `interlock login {server}`, then this again")
         case "APPROVAL_PENDING":
             hint = "answer it with `interlock approvals` or `interlock watch`, then run this again"
-            return Refused(f"a person must approve the call of {name} first", hint)
+            return CommandRefused(f"a person must approve the call of {name} first", hint)
         case _:
-            return Refused(f"the hub refused the call of {name}", "run `interlock why` to see the reason")
+            return CommandRefused(f"the hub refused the call of {name}", "run `interlock why` to see the reason")
 
 
 def _schema(name: str) -> Json:

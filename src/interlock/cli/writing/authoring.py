@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import CommandFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ def load_server(file: Path) -> Server:
     except (Exception, SystemExit) as error:
         text = str(error) or type(error).__name__
         message = text if str(file) in text else f"{_place(file, error)}: {type(error).__name__}: {text}"
-        raise Failure(message, "fix the file") from error
+        raise CommandFailure(message, "fix the file") from error
     finally:
         sys.path.remove(folder)
     servers = {name: value for name, value in made.items() if isinstance(value, Server)}
@@ -47,7 +47,7 @@ def load_server(file: Path) -> Server:
         return servers["server"]
     if len(servers) != 1:
         found = f"several servers ({', '.join(servers)})" if servers else "no server"
-        raise Failure(f"{file} creates {found}", 'create one as: server = Server("NAME")')
+        raise CommandFailure(f"{file} creates {found}", 'create one as: server = Server("NAME")')
     return next(iter(servers.values()))
 
 
@@ -60,10 +60,10 @@ def tools_when_started(
     try:
         return list_tools_once(command, env, cwd, containment)
     except TimeoutError:
-        raise Failure(f"{command[-1]} did not answer within {START_TIMEOUT_S:g} s", RUN_IT) from None
+        raise CommandFailure(f"{command[-1]} did not answer within {START_TIMEOUT_S:g} s", RUN_IT) from None
     except Fault as fault:
         hint = RUN_IT if "exited with code 0" in fault.message else "fix the file, then add it again"
-        raise Failure(f"{command[-1]} does not start: {fault.for_operators}", hint) from None
+        raise CommandFailure(f"{command[-1]} does not start: {fault.for_operators}", hint) from None
 
 
 def list_tools_once(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interlock.cli.terminal.failures import Failure, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, WrongUsage
 from interlock.cli.terminal.show import bold, coloured, json_option, one_line, plain, say
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def dev(file: str, port: int, as_json: bool) -> None:
     except KeyboardInterrupt:
         return
     except OSError as error:
-        raise Failure(f"the hub cannot listen on port {port}: {error}", "choose another with --port") from error
+        raise CommandFailure(f"the hub cannot listen on port {port}: {error}", "choose another with --port") from error
 
 
 def _say(message: DevMessage) -> None:

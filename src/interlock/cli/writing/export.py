@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interlock.cli.terminal.failures import Failure, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, WrongUsage
 from interlock.cli.terminal.show import counted, json_option, say, show_json
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def export(kind: str, file: str | None, tool: str | None, output: Path | None, a
     if tool is not None:
         chosen = [definition for definition in source.definitions if definition["name"] == tool]
         if not chosen:
-            raise Failure(f"there is no tool `{tool}`", "run `interlock export catalog` to see all tools")
+            raise CommandFailure(f"there is no tool `{tool}`", "run `interlock export catalog` to see all tools")
         source.definitions = chosen
     document = _render(kind, source)
     if output is None:

@@ -23,7 +23,7 @@ from interlock.process.turns import pieces_in_turns
 from interlock.transports.large_reading import LargeReading
 from interlock.web.admin.document import paths
 from interlock.web.rest.outcomes import RequestInfo, good_answer
-from interlock.web.rest.routes import ENTRANCE, Address, RouteHandler
+from interlock.web.rest.routes import ENTRANCE, RestRoute, RouteHandler
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE
@@ -40,7 +40,7 @@ def admin_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
         if operation.path:
             by_path.setdefault(operation.path, {})[operation.verb] = _Endpoint(operation, hub_app, operations)
     ordered = sorted(by_path, key=lambda path: (path.count("{"), -len(path)))
-    served = {path: Address(by_path[path]) for path in ordered}
+    served = {path: RestRoute(by_path[path]) for path in ordered}
     # A principal's name may have slashes and end like another path: the method tells them apart.
     named = [Route(_wide(path), served[path], methods=[*by_path[path]]) for path in ordered if "{agent}" in path]
     return [*named, *(Route(_wide(path), served[path]) for path in ordered)]

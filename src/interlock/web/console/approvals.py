@@ -13,7 +13,7 @@ from interlock.hub.admin.approvals import DecisionRow, DecisionRows, OneDecision
 from interlock.hub.admin.audit_log import Entries
 from interlock.hub.approvals.inbox import MAX_OPEN
 from interlock.hub.approvals.states import DecisionState
-from interlock.web.console.comparison import Line, compare, marked
+from interlock.web.console.comparison import ComparedLine, compare, marked
 from interlock.web.console.page import Visit
 from interlock.web.console.paging import first_of
 from interlock.wire.errors import Fault
@@ -54,7 +54,7 @@ class Card(msgspec.Struct):
     view_hash: str = ""
     is_long: bool = False
     """The view is on the page of this request only."""
-    difference: list[Line] | None = None
+    difference: list[ComparedLine] | None = None
     """The lines that differ from the last call of this asker to this tool; None if there is none to compare with."""
     compared: str = ""
     """The call that the request is compared with."""

@@ -28,7 +28,7 @@ from interlock.protocols.oauth.metadata import ServerMetadata
 from interlock.protocols.oauth.tokens import as_client, code_request, read_tokens
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.resolving import Resolver
-from interlock.web.console.login import HOME, Login
+from interlock.web.console.login import HOME, ConsoleLogin
 from interlock.web.console.page import LOGIN, Console, host_of
 from interlock.web.console.rendering import render
 from interlock.wire.encryption import Encryption
@@ -59,7 +59,7 @@ class Began(msgspec.Struct, frozen=True):
 class IssuerLogin:
     """The logins of one console at issuers."""
 
-    def __init__(self, console: Console, login: Login) -> None:
+    def __init__(self, console: Console, login: ConsoleLogin) -> None:
         self._console = console
         self._login = login
         self._resolver = Resolver()

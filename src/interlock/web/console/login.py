@@ -16,7 +16,7 @@ from interlock.wire.errors import Fault
 HOME = "/console"
 
 
-class Login:
+class ConsoleLogin:
     """The login of one console."""
 
     def __init__(self, console: Console) -> None:

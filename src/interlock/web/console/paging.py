@@ -12,7 +12,7 @@ from interlock.web.console.page import Visit
 Item = TypeVar("Item")
 
 
-class Part(msgspec.Struct, Generic[Item]):
+class ListPart(msgspec.Struct, Generic[Item]):
     """One page of a list."""
 
     items: list[Item]
@@ -30,9 +30,11 @@ def first_of(visit: Visit) -> int:
     return int(query) if query.isascii() and query.isdecimal() and len(query) < 10 else 0
 
 
-def part_of(visit: Visit, items: Sequence[Item], size: int) -> Part[Item]:
+def part_of(visit: Visit, items: Sequence[Item], size: int) -> ListPart[Item]:
     """The page that a request asks for."""
     first = first_of(visit)
     shown = list(items[first : first + size])
     last = first + len(shown)
-    return Part(shown, first, len(items), max(0, first - size) if first else None, last if last < len(items) else None)
+    return ListPart(
+        shown, first, len(items), max(0, first - size) if first else None, last if last < len(items) else None
+    )

@@ -26,7 +26,7 @@ from interlock.web.console import (
 )
 from interlock.web.console.events import EventStreams
 from interlock.web.console.issuer_login import BEGIN, CALLBACK, IssuerLogin
-from interlock.web.console.login import Login
+from interlock.web.console.login import ConsoleLogin
 from interlock.web.console.page import Console, Page, PublicPage
 from interlock.wire.errors import Fault
 
@@ -37,7 +37,7 @@ _TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; cha
 def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
     """The routes, for an application to include."""
     console = Console(hub_app, operations)
-    login, streams = Login(console), EventStreams(console)
+    login, streams = ConsoleLogin(console), EventStreams(console)
     issuer_login = IssuerLogin(console, login)
     login_page = Page(console, {"GET": server_login.show_state, "POST": server_login.change}, part=True)
     return [

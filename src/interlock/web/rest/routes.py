@@ -68,15 +68,15 @@ def rest_routes(
     """The routes, for an application to include."""
     rest = _Rest(service, authenticator, more, limits)
     return [
-        Route("/tools", Address({"GET": rest.list})),
-        Route("/tools/{tool_name}", Address({"GET": rest.show, "POST": rest.call})),
-        Route("/tools/{tool_name}/validate", Address({"POST": rest.validate})),
-        Route("/openapi.json", Address({"GET": rest.openapi})),
-        Route("/docs", Address({"GET": documentation_page})),
+        Route("/tools", RestRoute({"GET": rest.list})),
+        Route("/tools/{tool_name}", RestRoute({"GET": rest.show, "POST": rest.call})),
+        Route("/tools/{tool_name}/validate", RestRoute({"POST": rest.validate})),
+        Route("/openapi.json", RestRoute({"GET": rest.openapi})),
+        Route("/docs", RestRoute({"GET": documentation_page})),
     ]
 
 
-class Address:
+class RestRoute:
     """One address and its HTTP methods. Every failure is answered with an error body."""
 
     def __init__(self, methods: Mapping[str, RouteHandler]) -> None:
