@@ -39,7 +39,7 @@ class TopicMember(Protocol):
         """Wait until an envelope can be read, or the participant is no longer in the topic."""
 
     def chat(self, text: str, to: tuple[str, ...] = (), reply_to: str | None = None) -> str:
-        """Say something. Raises Refusal."""
+        """Say something. Raises EnvelopeRefused."""
 
     def leave(self) -> None:
         """Leave the topic."""

@@ -46,7 +46,7 @@ class Admissions:
     def reserve(
         self, room: MemberRoom, principal: Principal | None, place: Reservation, connected: Collection[str], now: float
     ) -> RoomMember:
-        """Reserve a place for a connection that is being upgraded. Raises Refusal."""
+        """Reserve a place for a connection that is being upgraded. Raises EnvelopeRefused."""
         id_ = place.participant.id
         joins = self._meter(GUEST if principal is None else id_)
         if joins.wait_s(now) > 0:

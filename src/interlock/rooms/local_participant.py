@@ -86,7 +86,7 @@ class LocalParticipant:
     def say(
         self, kind: str, payload: Mapping[str, object], to: Sequence[str] = (), correlation_id: str | None = None
     ) -> str:
-        """Send an envelope. Returns its id. Raises Refusal."""
+        """Send an envelope. Returns its id. Raises EnvelopeRefused."""
         id_ = str(uuid.uuid4())
         data = encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id, ts=timestamp())
         self.member.submit(data)
@@ -97,11 +97,11 @@ class LocalParticipant:
         """The room took an envelope of this participant, which it does not receive itself."""
 
     def chat(self, text: str, to: Sequence[str] = (), reply_to: str | None = None) -> str:
-        """Say something. Returns the envelope's id. Raises Refusal."""
+        """Say something. Returns the envelope's id. Raises EnvelopeRefused."""
         return self.say(kinds.CHAT, {"text": text, "format": "plain"}, to, reply_to)
 
     def propose(self, method: str, params: Mapping[str, object], to: Sequence[str] = ()) -> str:
-        """Propose a request. Returns the proposal's id. Raises Refusal."""
+        """Propose a request. Returns the proposal's id. Raises EnvelopeRefused."""
         kind = operation_kind(kinds.PROPOSAL, method, params)
         return self.say(kind, {"method": method, "params": params}, to)
 

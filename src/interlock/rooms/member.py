@@ -45,7 +45,7 @@ class MemberRoom(Protocol):
         """Judge an envelope and pass it on, or answer why not."""
 
     def submit(self, member: RoomMember, data: bytes) -> None:
-        """Judge an envelope of a participant in this process, and pass it on. Raises Refusal."""
+        """Judge an envelope of a participant in this process, and pass it on. Raises EnvelopeRefused."""
 
     def report(self, member: RoomMember, refusal: EnvelopeRefused) -> None:
         """Tell a member why a frame of it has no effect."""
@@ -129,7 +129,7 @@ class RoomMember:
         self._room.drop_slow(self)
 
     def submit(self, data: bytes) -> None:
-        """An envelope of a participant in this process. Raises Refusal."""
+        """An envelope of a participant in this process. Raises EnvelopeRefused."""
         self._room.submit(self, data)
 
     def on_lost(self) -> None:
@@ -151,7 +151,7 @@ class RoomMember:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._resume)
 
     def read(self, data: bytes, binary: bool, now: float) -> Envelope:
-        """Read an envelope within its rate. Raises Refusal."""
+        """Read an envelope within its rate. Raises EnvelopeRefused."""
         if not self._count(now):
             refusal = rate_limited(self.meter, now)
             if not binary:

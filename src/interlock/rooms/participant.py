@@ -1,7 +1,7 @@
 """A participant of a topic: sends, asks and answers, and reads everything that arrives.
 
-`ParticipantState` checks and remembers envelopes, `ParticipantConnection` connects and reads, `ParticipantRequests` matches
-responses, and `ParticipantAnswers` answers with an MCP server of the participant's own.
+`ParticipantState` checks and remembers envelopes, `ParticipantConnection` connects and reads,
+`ParticipantRequests` matches responses, and `ParticipantAnswers` answers with an MCP server of the participant's own.
 """
 
 from __future__ import annotations

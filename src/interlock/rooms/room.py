@@ -63,7 +63,7 @@ class Room:
         self.counts = RoomCounts()
         self._audit = RoomAudit(journal, name)
         self._check = check
-        """Raises Refusal for a participant whose envelopes cannot be judged now, or no longer."""
+        """Raises EnvelopeRefused for a participant whose envelopes cannot be judged now, or no longer."""
         self._given_texts = given_texts
         self._topic = Topic(rules_of(settings))
         self._members: dict[str, RoomMember] = {}
@@ -125,7 +125,7 @@ class Room:
         mode: Mode,
         since: str | None = None,
     ) -> RoomMember:
-        """Reserve a place for a connection that is being upgraded. Raises Refusal. `since` is a cursor of before."""
+        """Reserve a place for a connection that reads from the cursor `since` on. Raises EnvelopeRefused."""
         self._check_crowd()
         participant = TopicParticipant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
         place = Reservation(participant, since)
@@ -200,7 +200,7 @@ class Room:
         return MessageOutcome.ACCEPTED
 
     def submit(self, member: RoomMember, data: bytes) -> None:
-        """Judge an envelope of a participant in this process, and pass it on. Raises Refusal, counted and recorded."""
+        """Judge an envelope of a participant in this process, and pass it on. Counts, records and raises a refusal."""
         try:
             if self._frames.full:
                 raise EnvelopeRefused(
@@ -330,7 +330,7 @@ class Room:
             self._audit.refusal(member, refusal.reason, refusal.message, refusal.attempted_kind, count)
 
     def _check_crowd(self) -> None:
-        """Refuse a participant while too many frames wait in the topic. Raises Refusal."""
+        """Refuse a participant while too many frames wait in the topic. Raises EnvelopeRefused."""
         if self._frames.is_crowded:
             message = "Too many envelopes wait in the topic: the hub's store is slow."
             raise EnvelopeRefused(RefusalReason.UNAVAILABLE, message, "Come back in a moment.")

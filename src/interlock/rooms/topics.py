@@ -148,7 +148,7 @@ class Topics:
                     room.grant(member.id, self.capabilities(name, member.subject, member.principal))
 
     def _check(self, member: RoomMember) -> None:
-        """Called for every envelope. Raises Refusal where nothing can be judged; ends a participant without access."""
+        """Called for every envelope. Raises EnvelopeRefused where nothing can be judged, and ends who has no access."""
         if self._hub_app.config.rooms is not self.settings:
             self.follow_configuration()
         if (refusal := self._hub_app.refusal) is not None:

@@ -31,7 +31,7 @@ HINT: Final = "see `interlock logs hub`, then run this command again"
 
 
 def check_channel(link: HubLink, agent: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Send a test notification through the hub and the client's own entry. Raises Failure.
+    """Send a test notification through the hub and the client's own entry. Raises CommandFailure.
 
     `declared` says whether the hub offers the channel to this client, which needs an enabled feature set.
     """

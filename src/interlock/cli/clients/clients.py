@@ -98,12 +98,12 @@ def client(name: str) -> AgentClient:
 
 
 def with_entry(client: AgentClient, text: str, entry: dict[str, object]) -> str:
-    """The text of the client's file with our entry added. Raises Failure if it cannot be parsed."""
+    """The text of the client's file with our entry added. Raises CommandFailure if it cannot be parsed."""
     return with_member(client, text, (*client.at, ENTRY), entry)
 
 
 def with_member(client: AgentClient, text: str, path: KeyPath, value: dict[str, object]) -> str:
-    """The text of the client's file with a server at `path`. Raises Failure if it cannot be parsed."""
+    """The text of the client's file with a server at `path`. Raises CommandFailure if it cannot be parsed."""
     return changed_text(client, text, lambda plain: _set(client, plain, tuple(map(str, path)), value))
 
 
@@ -179,7 +179,7 @@ def is_in_cache(program: str) -> bool:
 
 
 def changed_text(client: AgentClient, text: str, change: Callable[[str], str]) -> str:
-    """The text after the change. A byte order mark at its start stays. Raises Failure if it cannot be parsed."""
+    """The text after the change. A byte order mark at its start stays. Raises CommandFailure if it cannot be parsed."""
     from interlock.config.documents import parser_of
     from interlock.config.files import BYTE_ORDER_MARK
     from interlock.config.problems import Problem

@@ -134,7 +134,7 @@ def _connect(name: str, chosen: AgentClient, profile: str | None, *, only_print:
 
 
 def _check_hook(*, wanted: bool) -> None:
-    """Raise Failure where `_set_hook` would, before the entry and its key change."""
+    """Raise CommandFailure where `_set_hook` would, before the entry and its key change."""
     from interlock.cli.clients.client_hooks import settings_file, with_hook, without_hook
     from interlock.config.files import check_writable
 

@@ -69,7 +69,7 @@ def _input() -> dict[str, Any]:
 
 
 def _link(name: str) -> HubLink | None:
-    """A connection as this client; None where it is not connected. Raises Failure, OSError and ValueError."""
+    """A connection as this client; None where it is not connected. Raises CommandFailure, OSError and ValueError."""
     from interlock.cli.clients.clients import client
     from interlock.cli.clients.connect import existing_entry
     from interlock.cli.control.hub_link import HubLink

@@ -86,7 +86,7 @@ class SetupRecord:
         self._file = home / "setup.json"
 
     def check(self) -> None:
-        """Raises Failure if the record cannot be read."""
+        """Raises CommandFailure if the record cannot be read."""
         self._read()
 
     def add(self, step: SetupStep) -> None:

@@ -132,7 +132,7 @@ def _revoke(names: set[str]) -> list[str]:
 
 
 def own_servers(path: Path) -> dict[str, ServerSettings]:
-    """The servers of a configuration file. Raises Failure if it cannot be read."""
+    """The servers of a configuration file. Raises CommandFailure if it cannot be read."""
     from interlock.config.documents import read_document
     from interlock.config.problems import Problem, ProblemReport
     from interlock.config.sections import read_config

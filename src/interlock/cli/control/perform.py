@@ -93,7 +93,7 @@ def ask_as_person(link: HubLink, operation: str, params: Mapping[str, Any], time
 
 
 def need_person(doing: str) -> None:
-    """Raises Refused without a terminal, and in the terminal of an agent: only a person may do this."""
+    """Raises CommandRefused without a terminal, and in the terminal of an agent: only a person may do this."""
     if not is_attended():
         raise CommandRefused(f"only a person at a terminal may {doing}", "run this in a terminal")
     if (agent := agent_of(os.environ)) is not None:

@@ -109,7 +109,7 @@ def is_running(home: Path) -> bool:
 
 @contextlib.contextmanager
 def no_hub(home: Path) -> Iterator[None]:
-    """Hold the lock that a hub of this user takes. Raises Refused while one runs."""
+    """Hold the lock that a hub of this user takes. Raises CommandRefused while one runs."""
     from interlock.config.home import lock_path
 
     path = lock_path(home)

@@ -104,7 +104,7 @@ def _temporary_hub() -> Iterator[HubLink]:
 
 
 def _wait_until_connected(link: HubLink) -> dict[str, Any]:
-    """The status once the server is connected. Raises Failure with the server's problem."""
+    """The status once the server is connected. Raises CommandFailure with the server's problem."""
     deadline = monotonic() + READY_TIMEOUT_S
     while True:
         status = link.ask("hub/status")

@@ -55,7 +55,7 @@ def install(name: str, config: Path | None, as_json: bool) -> None:
 
 
 def _install_registered(name: str, configured: list[str]) -> dict[str, str]:
-    """Let the running hub install a server that the configuration does not have. Raises Failure."""
+    """Let the running hub install a server that the configuration does not have. Raises CommandFailure."""
     from interlock.cli.control.hub_link import HubError
     from interlock.cli.control.perform import perform
 
@@ -74,7 +74,7 @@ def _install_registered(name: str, configured: list[str]) -> dict[str, str]:
 
 
 def install_packages(name: str, server: ServerSettings) -> Install | None:
-    """Run the install step of a server; None if it has none. Raises Failure."""
+    """Run the install step of a server; None if it has none. Raises CommandFailure."""
     from interlock.config.home import home_folder
     from interlock.containment import installs
     from interlock.containment.policy import ContainmentRefused
@@ -107,7 +107,7 @@ def check_folders(name: str, server: ServerSettings) -> None:
 
 
 def start_contained_once(name: str, server: ServerSettings) -> list[str]:
-    """Start a contained server once, and return its tools. Raises Failure with the option that would help."""
+    """Start a contained server once, and return its tools. Raises CommandFailure with the option that would help."""
     from interlock.cli.writing.authoring import START_TIMEOUT_S, list_tools_once
     from interlock.config.home import home_folder
     from interlock.hub.upstreams.contained_servers import containment_of, option_for

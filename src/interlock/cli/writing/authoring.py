@@ -28,7 +28,7 @@ def python_file(text: str) -> Path | None:
 
 
 def load_server(file: Path) -> Server:
-    """The `Server` that a file creates, without serving it. Raises Failure with file and line."""
+    """The `Server` that a file creates, without serving it. Raises CommandFailure with file and line."""
     from interlock.server import Server
 
     folder = str(file.parent)
@@ -54,7 +54,7 @@ def load_server(file: Path) -> Server:
 def tools_when_started(
     command: tuple[str, ...], env: Mapping[str, str], cwd: str | None, containment: Containment | None = None
 ) -> list[str]:
-    """Start a server as the hub would, and list its tools. Raises Failure with the server's last output."""
+    """Start a server as the hub would, and list its tools. Raises CommandFailure with the server's last output."""
     from interlock.wire.errors import Fault
 
     try:

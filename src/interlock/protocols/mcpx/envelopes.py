@@ -56,7 +56,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 def decode(data: bytes, bounds: EnvelopeBounds = DEFAULT_BOUNDS) -> Envelope:
-    """The envelope in these bytes. Raises `EnvelopeRefused`, with the envelope's id and kind where they could be read."""
+    """The envelope in these bytes. Raises `EnvelopeRefused`, with its id and kind where they could be read."""
     members = _members(data, bounds)
     try:
         return _envelope(members, data, bounds)

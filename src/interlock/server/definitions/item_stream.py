@@ -74,7 +74,7 @@ class ItemStream:
         return self.items
 
     def collect_in_thread(self, items: Iterator[Any]) -> Items:
-        """All items of a generator, in the thread that runs it. Raises `StreamStopped` when the client has cancelled."""
+        """All items of a generator, in the thread that runs it. Raises `StreamStopped` when the client cancels."""
         for item in items:
             if not self._chunks:
                 self.items.append(item)
