@@ -1,6 +1,6 @@
 """A client sends members that MCP does not give a request. Some servers read names in any case: `Name` for `name`.
 
-What no gate judges and no person is shown does not reach a server.
+A member that no gate judges and no person is shown does not reach a server.
 """
 
 from __future__ import annotations

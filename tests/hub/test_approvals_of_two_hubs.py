@@ -1,4 +1,4 @@
-"""Two inboxes on one database: what people decide at once, at one hub or at two, is neither lost nor undone."""
+"""Two inboxes on one database: decisions at the same time, at one hub or at two, are neither lost nor undone."""
 
 from __future__ import annotations
 

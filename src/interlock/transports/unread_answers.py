@@ -1,4 +1,4 @@
-"""Answers of a server that cannot be read: what their callers are told."""
+"""Answers of a server that cannot be read, and the errors that their callers get."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
 
 
 def _text(value: msgspec.Raw) -> bytes:
-    """A payload. Raises `UnicodeDecodeError` where it is not UTF-8: whoever it is passed on to could not read it."""
+    """A payload. Raises `UnicodeDecodeError` where it is not UTF-8: no reader behind the hub could read it."""
     payload = bytes(value)
     if not payload.isascii():
         payload.decode()

@@ -48,7 +48,7 @@ class StderrLines:
         self._renew(now)
         count = data.count(b"\n")
         if count > self._allowance + REMEMBERED:
-            # A flood: what the rate does not allow is only counted, but for its end.
+            # A flood: lines beyond the rate are only counted, but for its end.
             *whole, flood = data.split(b"\n", self._allowance)
             for piece in whole:
                 self._end_line(piece)
