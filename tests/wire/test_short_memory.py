@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from interlock.wire.bounded_cache import remembers_short
+from interlock.wire.bounded_cache import cache_short
 
 
 class Words(str):
@@ -15,7 +15,7 @@ class Words(str):
 def test_short_words_are_gone_through_once_and_long_ones_each_time() -> None:
     asked: list[bytes] = []
 
-    @remembers_short(8, longest=4)
+    @cache_short(8, longest=4)
     def upper(words: bytes) -> bytes:
         asked.append(words)
         return words.upper()
@@ -25,7 +25,7 @@ def test_short_words_are_gone_through_once_and_long_ones_each_time() -> None:
 
 
 def test_nothing_is_kept_of_long_words() -> None:
-    @remembers_short(8, longest=4)
+    @cache_short(8, longest=4)
     def length(words: str) -> int:
         return len(words)
 

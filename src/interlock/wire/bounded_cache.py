@@ -1,5 +1,7 @@
-"""A memory for what peers say over and over: of short words alone, since long ones would fill it with what nobody says
-twice."""
+"""An LRU cache for pure functions of text that peers send.
+
+It holds short arguments only: a peer could fill it with long ones that nobody sends twice.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +10,27 @@ from functools import lru_cache, wraps
 from typing import Final, TypeVar, TypeVarTuple
 
 MAX_KEY_LENGTH: Final = 4_096
-_Words = TypeVarTuple("_Words")
-_Given = TypeVar("_Given")
+_Args = TypeVarTuple("_Args")
+_Result = TypeVar("_Result")
 
 
-def size_of_words(*words: object) -> int:
-    """How much of a peer's own words these are."""
-    return sum(len(word) for word in words if isinstance(word, bytes | str))
+def text_length(*args: object) -> int:
+    """The total length of the texts among some arguments."""
+    return sum(len(arg) for arg in args if isinstance(arg, bytes | str))
 
 
-def remembers_short(
-    most: int, size: Callable[..., int] = size_of_words, longest: int = MAX_KEY_LENGTH
-) -> Callable[[Callable[[*_Words], _Given]], Callable[[*_Words], _Given]]:
-    """Have a pure function remember what it gave for as many different words, save for those that are too long."""
+def cache_short(
+    most: int, size: Callable[..., int] = text_length, longest: int = MAX_KEY_LENGTH
+) -> Callable[[Callable[[*_Args], _Result]], Callable[[*_Args], _Result]]:
+    """Cache the results of a function for its `most` last used arguments, except arguments over `longest` in size."""
 
-    def remembering(function: Callable[[*_Words], _Given]) -> Callable[[*_Words], _Given]:
-        remembered = lru_cache(maxsize=most)(function)
+    def decorate(function: Callable[[*_Args], _Result]) -> Callable[[*_Args], _Result]:
+        cached = lru_cache(maxsize=most)(function)
 
         @wraps(function)
-        def either(*words: *_Words) -> _Given:
-            return remembered(*words) if size(*words) <= longest else function(*words)
+        def call(*args: *_Args) -> _Result:
+            return cached(*args) if size(*args) <= longest else function(*args)
 
-        return either
+        return call
 
-    return remembering
+    return decorate

@@ -7,7 +7,7 @@ from typing import Final
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.agreement import spoken_with
 from interlock.protocols.mgp.methods import agreed_on
-from interlock.wire.bounded_cache import remembers_short
+from interlock.wire.bounded_cache import cache_short
 
 OFFERED: Final = (
     "security",
@@ -26,7 +26,7 @@ def _size(dialect: Dialect) -> int:
     return len(dialect.capabilities.raw) + len(dialect.client_info or b"")
 
 
-@remembers_short(1024, _size)
+@cache_short(1024, _size)
 def speaking(dialect: Dialect) -> Dialect:
     """The dialect for a client that offered MGP. With an unsupported version it stays plain MCP."""
     return spoken_with(dialect, OFFERED)

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.discovery.tokens import at_least, at_most
 from interlock.hub.tool_search.tokens import SIGNS, TokenCounts
-from interlock.wire.bounded_cache import remembers_short
+from interlock.wire.bounded_cache import cache_short
 
 MAX_CHARS: Final = 4_000
 """The hub passes on this many characters of one server's instructions."""
@@ -69,7 +69,7 @@ def merged(
     return Instructions("\n\n".join(sections), used, tuple(left_out), counted)
 
 
-@remembers_short(4096)
+@cache_short(4096)
 def _section(server: str, text: str, bare: bool) -> tuple[bytes, int]:
     """The text of a server, and a lower bound for its tokens. Both are asked for with every change of any server."""
     cut = _cut(text)
@@ -77,7 +77,7 @@ def _section(server: str, text: str, bare: bool) -> tuple[bytes, int]:
     return raw, at_least(raw)
 
 
-@remembers_short(4096)
+@cache_short(4096)
 def _most(section: bytes) -> int:
     """An upper bound for the tokens of a section. Only sections that may fit need it."""
     return at_most(section)

@@ -13,7 +13,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.sessions.session import Session, SessionCaller
 from interlock.hub.upstreams.sharing import audiences
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.wire.bounded_cache import remembers_short
+from interlock.wire.bounded_cache import cache_short
 
 SEARCHING: Final = {
     "claude-code": "defers the definitions of MCP tools by default and finds them with its own tool search",
@@ -37,7 +37,7 @@ def list_scope_for(list_scope: ListScope, client_info: bytes | None) -> ListScop
     return msgspec.structs.replace(list_scope, level="L0", budget=None, by_default=False)
 
 
-@remembers_short(1024)
+@cache_short(1024)
 def how_it_searches(client_info: bytes) -> str:
     """How a client finds tools by itself; empty if it does not, or cannot be read."""
     if len(client_info) > _MAX_BYTES:

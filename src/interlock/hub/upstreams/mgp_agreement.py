@@ -14,7 +14,7 @@ from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, members
 from interlock.protocols.mgp.negotiation import MgpAgreement, MgpOffer, agree, asked_with, read_offer
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.protocols.mgp.security import Trust
-from interlock.wire.bounded_cache import remembers_short
+from interlock.wire.bounded_cache import cache_short
 from interlock.wire.errors import Fault
 
 ASKED: Final = ("security", "audit", "code_safety", "lifecycle", "streaming", "bidirectional")
@@ -55,13 +55,13 @@ def agreement(capabilities: bytes) -> Agreement | None:
     return Agreement(agreed, offer, agreed.warning)
 
 
-@remembers_short(1024)
+@cache_short(1024)
 def asking(capabilities: bytes) -> bytes:
     """A client's capabilities with the hub's own MGP offer in place of the client's."""
     return asked_with(capabilities, ASKED)
 
 
-@remembers_short(1024)
+@cache_short(1024)
 def _asking_in(meta_capabilities: bytes) -> msgspec.Raw:
     return msgspec.Raw(asking(meta_capabilities))
 

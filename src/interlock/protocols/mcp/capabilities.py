@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp.tasks import EXTENSION
-from interlock.wire.bounded_cache import remembers_short
+from interlock.wire.bounded_cache import cache_short
 from interlock.wire.json_values import decode_json, decode_json_or
 
 LIVE_REQUESTS: Final = frozenset(
@@ -83,7 +83,7 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
 NO_CAPABILITIES: Final = ClientCapabilities()
 
 
-@remembers_short(1024)
+@cache_short(1024)
 def read_client_capabilities(raw: bytes) -> ClientCapabilities:
     """The capabilities in a client's own words, understood. Cached, since the same words come with every request."""
     declared = decode_json(raw, _Declared, "INVALID_PARAMS", "client capabilities")

@@ -19,7 +19,7 @@ from interlock.protocols.mcp.meta import (
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcp.tasks import EXTENSION as TASKS
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY as MGP
-from interlock.wire.bounded_cache import remembers_short
+from interlock.wire.bounded_cache import cache_short
 
 _CROSSING: Final = ("sampling", "elicitation", "roots", "experimental")
 """The capabilities that mean the same on both sides. Tasks are another thing in each era, and stay where they are."""
@@ -27,7 +27,7 @@ OF_EACH_HOP: Final = (TASKS, MGP)
 """Extensions that each hop agrees on for itself."""
 
 
-@remembers_short(1024)
+@cache_short(1024)
 def capabilities_across(raw: bytes) -> bytes:
     """A client's capabilities for a server of the other era."""
     declared = members(raw)
@@ -41,7 +41,7 @@ def capabilities_across(raw: bytes) -> bytes:
     return msgspec.json.encode(kept)
 
 
-@remembers_short(1024)
+@cache_short(1024)
 def capabilities_along(raw: bytes) -> bytes:
     """A client's capabilities for a server that has a session with it, as the client has with the hub."""
     declared = members(raw)
@@ -52,7 +52,7 @@ def capabilities_along(raw: bytes) -> bytes:
     return msgspec.json.encode(kept)
 
 
-@remembers_short(1024)
+@cache_short(1024)
 def request_meta(
     revision: Revision, capabilities: bytes, client_info: bytes | None, log_level: str | None
 ) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.agreement import spoken_with
 from interlock.protocols.mgp.methods import check_agreed
 from interlock.server.requests.session import Exchange
-from interlock.wire.bounded_cache import remembers_short
+from interlock.wire.bounded_cache import cache_short
 
 OFFERED: Final = ("security", "lifecycle", "streaming", "bidirectional")
 """The MGP extensions that a server offers."""
@@ -21,7 +21,7 @@ def _size(dialect: Dialect) -> int:
     return len(dialect.capabilities.raw) + len(dialect.client_info or b"")
 
 
-@remembers_short(256, _size)
+@cache_short(256, _size)
 def speaking(dialect: Dialect) -> Dialect:
     """The dialect for a client that offered MGP."""
     return spoken_with(dialect, OFFERED)
