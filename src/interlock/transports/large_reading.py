@@ -12,7 +12,7 @@ from typing import Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from interlock.process.threads import WorkerThreads
-from interlock.wire.errors import Fault
+from interlock.wire.errors import INTERNAL_ERROR, Fault, internal_error
 from interlock.wire.large import Read
 from interlock.wire.large_messages import Outcome, decode_large, decode_large_value
 from interlock.wire.limits import Limits
@@ -94,7 +94,7 @@ class LargeReading:
             outcome = fault
         except Exception as cause:
             self._loop.call_exception_handler({"message": "a large message could not be changed", "exception": cause})
-            outcome = Fault("INTERNAL_ERROR", "a fault of ours; it was logged")
+            outcome = internal_error()
         then(outcome)
 
     def _done(self, size: int, future: Future[Outcome], then: Callable[[Outcome], None]) -> None:
@@ -105,7 +105,7 @@ class LargeReading:
             outcome = BadMessage(fault.name, fault.message)
         except Exception as cause:
             self._loop.call_exception_handler({"message": "a large message could not be read", "exception": cause})
-            outcome = BadMessage("INTERNAL_ERROR", "a fault of ours; it was logged")
+            outcome = BadMessage("INTERNAL_ERROR", INTERNAL_ERROR)
         then(outcome)
 
 

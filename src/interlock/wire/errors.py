@@ -15,7 +15,7 @@ import msgspec
 
 
 class ErrorDialect(enum.Enum):
-    """The ways an error can be spoken."""
+    """The dialects of errors."""
 
     OLD_MCP = "old"
     NEW_MCP = "new"
@@ -89,7 +89,7 @@ def _rows() -> tuple[ErrorKind, ...]:
         jsonrpc("INVALID_REQUEST", "The JSON is not a JSON-RPC message", mcp=request, http=400),
         jsonrpc("METHOD_NOT_FOUND", "No such method for this peer in this revision", mcp=method, http=404),
         jsonrpc("INVALID_PARAMS", "The parameters are not what the method takes", mcp=params, http=400),
-        jsonrpc("INTERNAL_ERROR", "A fault of ours", mcp=internal, http=500, retryable=True),
+        jsonrpc("INTERNAL_ERROR", "A defect of Interlock", mcp=internal, http=500, retryable=True),
         http("NOT_FOUND", "Nothing here has that name", mcp=params, http=404),
         http("METHOD_NOT_ALLOWED", "The address answers other HTTP methods", mcp=request, http=405),
         http("UNSUPPORTED_MEDIA_TYPE", "The address takes bodies of another type", mcp=request, http=415),
@@ -172,13 +172,15 @@ def _rows() -> tuple[ErrorKind, ...]:
 
 
 MAX_RETRIES: Final = 3
-"""How often a client is told to try again what may be tried again."""
+"""How many retries MGP's recovery fields suggest."""
+
+INTERNAL_ERROR: Final = "internal error; the log has its cause"
 
 TABLE: Final[Mapping[str, ErrorKind]] = {row.name: row for row in _rows()}
 
 
 class Fault(Exception):
-    """The one internal error: a row of the table, said about something in particular."""
+    """The one exception for errors that peers see: a row of the table, with a message about this case."""
 
     challenge = ""
     """Further parameters of `WWW-Authenticate: Bearer`, where HTTP carries the answer."""
@@ -198,7 +200,7 @@ class Fault(Exception):
         super().__init__(message)
         self.kind = TABLE[name]
         self.message = message
-        """For whoever asked. So is the text of the exception."""
+        """The message for the caller, which is also the text of the exception."""
         self.hint = hint
         self.retry_after_ms = retry_after_ms
         self.data = data or {}
@@ -225,7 +227,7 @@ class Fault(Exception):
         return f"{self.name}: {self.message}"[:500]
 
     def quoting(self) -> Fault:
-        """A copy that is marked as one that holds text of a server."""
+        """A copy that is marked as holding text of a server."""
         return self.reworded(self.message, self.data, quotes_server=True)
 
     def reworded(
@@ -257,8 +259,8 @@ class Fault(Exception):
         return ErrorObject(code, self.message, msgspec.Raw(msgspec.json.encode(data)))
 
     def drop_frames(self) -> None:
-        """Forget where it was raised, once it is told. A frame it passed through often holds the fault and the request
-        it is about: such a cycle would keep the whole request until the collector runs."""
+        """Drop the traceback, once the fault is reported. A frame in it often holds the fault and its request: such a
+        cycle would keep the request in memory until the garbage collector runs."""
         self.__traceback__ = self.__context__ = self.__cause__ = None
 
     def _recovery(self) -> dict[str, object]:
@@ -277,8 +279,13 @@ class Fault(Exception):
         return fields
 
 
+def internal_error() -> Fault:
+    """The answer to a request that failed through a defect. The caller logs the cause."""
+    return Fault("INTERNAL_ERROR", INTERNAL_ERROR)
+
+
 class Unauthorized(Fault):
-    """The caller has no credential, or one that is not enough. The challenge says where to get another."""
+    """The caller's credential is missing or insufficient. The challenge says where to get another."""
 
     def __init__(self, name: str, message: str, *, hint: str = "", challenge: str = "") -> None:
         super().__init__(name, message, hint=hint)

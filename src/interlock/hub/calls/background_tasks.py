@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.sessions.session import Exchange
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 
 Serve = Callable[[Exchange, Caller], None]
 """Answers a request, now or later. A `Fault` that it raises is the answer."""
@@ -97,7 +97,7 @@ class BackgroundTasks:
         elif self._closing and isinstance(cause, asyncio.CancelledError):
             fault = Fault("SERVER_DRAINING", "the hub is closing", retry_after_ms=2000)
         else:
-            fault = Fault("INTERNAL_ERROR", "a fault of ours; it was logged")
+            fault = internal_error()
             if waits or not isinstance(cause, asyncio.CancelledError):
                 _log.error("a background task failed", exc_info=cause)
         if exchange is not None and waits:

@@ -20,7 +20,7 @@ from interlock.transports.one_stream import Waiter
 from interlock.transports.stdio.stderr_lines import printable
 from interlock.transports.unread_answers import why_unread
 from interlock.wire.conversation import RpcConversation
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import Limits
@@ -107,7 +107,7 @@ class ServerLines:
 
     def give_up(self) -> None:
         """End the server."""
-        self._link.give_up(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+        self._link.give_up(internal_error())
 
     def finish(self) -> None:
         """The server has exited: read what it wrote last."""

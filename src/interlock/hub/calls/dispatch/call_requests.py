@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -14,7 +15,9 @@ from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
 from interlock.transports.exchange import check_capability
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
+
+_log = logging.getLogger(__name__)
 
 
 class CallForwarder(Protocol):
@@ -104,8 +107,11 @@ class CallRequests:
             self._forwarder.refuse(Fault("CANCELLED", "the request is no longer wanted"))
         elif cause is None:
             then()
+        elif isinstance(cause, Fault):
+            self._forwarder.refuse(cause)
         else:
-            self._forwarder.refuse(cause if isinstance(cause, Fault) else Fault("INTERNAL_ERROR", "a fault of ours"))
+            _log.error("a question of %s could not be judged", self._call.target.server, exc_info=cause)
+            self._forwarder.refuse(internal_error())
 
     def withdraw(self) -> None:
         """The call is over: nobody wants the answers."""

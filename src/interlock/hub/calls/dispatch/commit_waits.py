@@ -17,7 +17,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.recording import Recording
 from interlock.store import StoreBusy, StoreError
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 
 Forward = Callable[[Plan], None]
 """Sends a call by its current plan. A `Fault` that it raises is the answer."""
@@ -87,4 +87,4 @@ class CommitWaits:
             self._dispatcher.fail_unsent(call, plan, fault)
         except Exception:  # others wait for the same commit, and are answered after this call
             _log.exception("a call to %s could not be sent", call.target.server)
-            self._dispatcher.fail_unsent(call, plan, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+            self._dispatcher.fail_unsent(call, plan, internal_error())

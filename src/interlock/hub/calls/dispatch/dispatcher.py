@@ -35,7 +35,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.transports.requests.open_requests import OpenRequests
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 
 LARGE: Final = 64 * 1024
 """The bytes of a larger call count while it is open."""
@@ -122,7 +122,7 @@ class Dispatcher:
             self.fail_unsent(call, plan, fault)
         except Exception:
             _log.exception("a call to %s could not be sent", call.target.server)
-            self.fail_unsent(call, plan, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+            self.fail_unsent(call, plan, internal_error())
 
     def refusal(self, call: Call) -> Refuse | None:
         """Why a call that passed every gate could not be sent now. Nothing is taken."""

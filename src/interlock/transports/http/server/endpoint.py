@@ -43,7 +43,7 @@ from interlock.transports.sessions.session import BACK_MS, SERVER_STOPS
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
@@ -117,7 +117,7 @@ class McpEndpoint:
             refuse(http, fault.kind.http, fault, error_dialect=error_dialect_of(http, fault), id=id_)
         else:
             _log.error("a request to %s failed", http.head.path, exc_info=cause)
-            refuse(http, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=id_of(http, None))
+            refuse(http, 500, internal_error(), id=id_of(http, None))
 
     def _again(self, http: HttpRequest) -> None:
         """The caller is known now. A client that has gone meanwhile needs no answer."""

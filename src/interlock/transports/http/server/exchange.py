@@ -32,7 +32,7 @@ from interlock.transports.http.server.streams import SessionStream
 from interlock.transports.request_bytes import COPIES, SMALL, RequestBytes, full
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import ErrorObject, Fault, internal_error
 from interlock.wire.large import LARGE, Joined
 from interlock.wire.messages import (
     RESULT_LENGTH,
@@ -116,7 +116,7 @@ class HttpExchange(OpenExchange):
             self.fail(fault)
         except Exception:
             _log.exception("%s failed", self.request.method)
-            self.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+            self.fail(internal_error())
 
     @property
     def reachable(self) -> bool:
