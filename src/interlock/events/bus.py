@@ -1,4 +1,4 @@
-"""The bus: publishers tell what happened, and subscribers read it when they can.
+"""The bus: parts of the hub publish events, and subscribers read them at their own speed.
 
 Rules: an event is published after its commit; `publish` never waits, never fails for a subscriber's sake, and costs the
 same for any number of subscribers; everything is bounded. Publishers ask `wants` first, so that an event that nobody
@@ -53,7 +53,7 @@ class Bus:
         return self._number
 
     def publish(self, event: Event) -> None:
-        """Tell everyone who subscribes to it."""
+        """Add an event to the rings of its subscribers, and wake them."""
         kind = type(event)
         if kind not in self.wanted:
             return

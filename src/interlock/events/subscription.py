@@ -19,7 +19,7 @@ BATCH_EVENTS: Final = 256
 """How many events one `take` returns, unless the reader asks for more."""
 
 MAX_SOURCES: Final = 4096
-"""Of so many sources of a type a subscription knows the last number. Servers come and go while it reads."""
+"""For how many sources of a type a subscription keeps the last number. Servers come and go while it reads."""
 
 
 class EventFilter(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Subscription:
         self._read: dict[type[Event], dict[str, int]] = {ring.kind: {} for ring in rings}
         """The last number taken, by type and source. Without it a gap of the source begins earlier than it must.
 
-        Text and numbers are nothing to the garbage collector. A tuple for each reader of an event would make it run.
+        The garbage collector does not track text and numbers. A tuple for each reader of an event would make it run.
         """
         self._taken: deque[Delivery] = deque()
         """Taken for the iterator, which returns them one by one."""

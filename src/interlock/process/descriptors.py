@@ -1,4 +1,4 @@
-"""How many files and connections this process may have open: a system gives it few at first, and more when asked."""
+"""The limit of open files and connections of this process (`RLIMIT_NOFILE`), which the hub raises at its start."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FEWER: Final = 10_240
 """The value that some systems report for "no limit"."""
 UNLIMITED: Final = 16_384
 FOR_CLIENTS: Final = 0.75
-"""The part of them that clients may take; the rest is for servers, files, and the way out."""
+"""The share that clients may take. The rest is for servers, files, and connections of the hub."""
 
 _given: tuple[int, int] | None = None
 
 
 def raise_limit() -> int:
-    """Ask for as many as there may be. Gives how many there are now."""
+    """Raise the limit as far as the system allows. Returns the new limit."""
     if sys.platform != "win32":  # there is no such limit there
         return _raised()
     return UNLIMITED
@@ -32,7 +32,7 @@ def for_clients(descriptors: int) -> int:
 
 
 def as_given(pid: int) -> None:
-    """Let a process that was started here have the limit that this one was given: some count on a small one."""
+    """Give a child process the limit that this process had at its start: some programs need a small one."""
     if sys.platform == "linux" and _given is not None:  # elsewhere one process cannot set it for another
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _given)

@@ -1,4 +1,4 @@
-"""How long the event loop keeps everybody waiting, seen by a timer that should ring every so often and rings late."""
+"""Measures stalls of the event loop: how late a periodic timer fires."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from weakref import WeakKeyDictionary
 
 EVERY_S: Final = 0.05
 STALL_S: Final = 0.005
-"""So late is worth counting."""
+"""A delay of this length counts as a stall."""
 KEPT_S: Final = 60.0
 
 
 class LoopWatch:
-    """The watch of one loop."""
+    """Measures the stalls of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._late: deque[tuple[float, float]] = deque()
-        """When the timer was late and by how much, each longer than all after it."""
+        """Stalls as (time, length), each longer than all after it."""
         self.stalls = 0
-        """How often it was late."""
+        """How many stalls there were."""
 
     @classmethod
     def here(cls) -> LoopWatch:
-        """That of the running loop."""
+        """The watch of the running loop."""
         loop = asyncio.get_running_loop()
         found = _WATCHES.get(loop)
         if found is None:

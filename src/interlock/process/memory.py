@@ -33,8 +33,8 @@ def resident_mb() -> float | None:
 
 
 def return_free_memory() -> None:
-    """Return free memory to the system (glibc only). It holds the heap that all threads share, for 80 ms where that is
-    large: nobody may wait for this process meanwhile, whichever thread calls it."""
+    """Return free memory to the system (glibc only). It locks the heap of all threads, for 80 ms if that is large: call
+    it only while nobody waits for this process."""
     call_allocator("malloc_trim", 0)
 
 

@@ -1,4 +1,4 @@
-"""Tasks that run on their own. The event loop itself would let them be collected while they run."""
+"""Tasks that run on their own. The event loop holds weak references alone, so a task set keeps them alive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TaskSet:
         return task
 
     async def complete(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work that continues where its caller is cancelled. Then nobody hears of its error."""
+        """Wait for work that continues if its caller is cancelled. Its error is dropped then."""
         task = self.begin(work)
         task.add_done_callback(_take_error)
         return await asyncio.shield(task)
@@ -49,6 +49,6 @@ class TaskSet:
 
 
 def _take_error(task: asyncio.Task[Any]) -> None:
-    """Let asyncio not report an error for which nobody waits any more."""
+    """Retrieve the error, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()

@@ -1,7 +1,7 @@
-"""Threads that work is handed to, on a system that may refuse a new one.
+"""A thread pool for systems that may refuse a new thread.
 
-Where no thread can be started, `ThreadPoolExecutor.submit` raises, and yet one of its threads does the work later: a
-process would be started that nobody owns. The rule here: work that is refused is never done.
+Where no thread can be started, `ThreadPoolExecutor.submit` raises, but one of its threads may run the work later: it
+would start a process that nobody owns. The rule here: work that is refused never runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
 DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
-"""As many as an event loop has of its own."""
+"""The size of asyncio's own default pool."""
 REFUSED: Final = "can't start new thread"
 
 P = ParamSpec("P")

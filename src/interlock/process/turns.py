@@ -52,7 +52,7 @@ async def pieces_in_turns(answer: msgspec.Struct) -> list[bytes]:
     if not long:
         return [msgspec.json.encode(answer)]
     around = msgspec.json.encode(msgspec.structs.replace(answer, **dict.fromkeys(long, _PLACE)))
-    # No text of JSON has the sign that holds the place of a list.
+    # No JSON string has the character that stands for a list here.
     first, *others = around.split(bytes(_PLACE))
     pieces = [first]
     for values, after in zip(long.values(), others, strict=True):

@@ -14,7 +14,7 @@ class StoreError(Exception):
     def __init__(self, message: str, hint: str = "", *, operator_text: str = "") -> None:
         super().__init__(message)
         self.message = message
-        """For whoever asked. So is the text of the exception."""
+        """The message for the caller, which is also the text of the exception."""
         self.operator_text = operator_text
         """Text for operators alone, such as the place of the database or the text of its driver."""
         if hint:

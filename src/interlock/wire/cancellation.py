@@ -1,4 +1,4 @@
-"""`notifications/cancelled`: which request is withdrawn, and why. The reason of one side reaches the other."""
+"""`notifications/cancelled`: which request is cancelled, and why. The hub passes the reason on."""
 
 from __future__ import annotations
 
@@ -14,23 +14,20 @@ _MAX_EXACT: Final = 2**53
 
 
 class CancelReason(str):
-    """Why a request is withdrawn: its words, and the `_meta` beside them.
-
-    It is a text, since nearly everyone on its way wants no more of it.
-    """
+    """Why a request is cancelled: the `reason`, and the `_meta` beside it. Most code uses it as a plain string."""
 
     __slots__ = ("meta",)
     meta: bytes
 
     def __new__(cls, words: str = "", meta: bytes = b"") -> CancelReason:
-        """The words, with an encoded object or nothing."""
+        """Make a reason; `meta` is a JSON object, or empty."""
         made = super().__new__(cls, words)
         made.meta = meta
         return made
 
 
 def read_withdrawal(params: bytes) -> tuple[Id, CancelReason]:
-    """The request that is withdrawn, and why. Raises msgspec.DecodeError."""
+    """The id of the cancelled request, and the reason. Raises msgspec.DecodeError."""
     try:
         withdrawal = _decode(params)
     except JSON_ERRORS as cause:
@@ -40,7 +37,7 @@ def read_withdrawal(params: bytes) -> tuple[Id, CancelReason]:
 
 
 def withdrawal(id: Id, reason: str) -> bytes:
-    """The params that withdraw a request, with nothing that was not said."""
+    """The params of a cancellation. An empty reason is left out."""
     params: dict[str, object] = {"requestId": id}
     if reason:
         params["reason"] = str(reason)

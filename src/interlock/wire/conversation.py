@@ -1,7 +1,7 @@
-"""One end of a conversation over a shared stream: who waits for which answer, and which answers are still owed.
+"""One end of a JSON-RPC conversation over a shared stream: pending requests, and requests of the peer to answer.
 
-Pure: bytes and instants come in as values, what happened comes out as a value. It knows neither transport nor method,
-save the notifications that speak about other messages: progress, cancelled, and those that name a request.
+It is pure: bytes and times are arguments, and each event is a return value. It knows no transport, and of all methods
+only the notifications about other messages: progress, cancelled, and those that name a request.
 """
 
 from __future__ import annotations
@@ -44,40 +44,40 @@ NAMES_REQUEST = frozenset(
 
 
 class RequestReceived(msgspec.Struct, frozen=True):
-    """The other side wants an answer, which is owed until `settle`."""
+    """A request of the peer. Its answer is owed until `settle`."""
 
     request: Request
 
 
 class Answered(msgspec.Struct, Generic[W], frozen=True):
-    """One of ours was answered."""
+    """The answer to one of our requests."""
 
     waiter: W
     answer: Result | Failure
 
 
 class Progressed(msgspec.Struct, Generic[W], frozen=True):
-    """One of ours is getting on."""
+    """Progress of one of our requests."""
 
     waiter: W
     params: bytes
 
 
 class RelatedNotification(msgspec.Struct, Generic[W], frozen=True):
-    """A notification that names one of ours."""
+    """A notification that names one of our requests."""
 
     waiter: W
     notification: Notification
 
 
 class Notified(msgspec.Struct, frozen=True):
-    """A notification about nothing that this end keeps."""
+    """Any other notification."""
 
     notification: Notification
 
 
 class Withdrawn(msgspec.Struct, Generic[E], frozen=True):
-    """The other side no longer wants an answer that is owed."""
+    """The peer cancelled a request that is not answered yet."""
 
     id: Id
     reason: str
@@ -85,13 +85,13 @@ class Withdrawn(msgspec.Struct, Generic[E], frozen=True):
 
 
 class UnmatchedMessage(msgspec.Struct, frozen=True):
-    """A message that belongs to nothing: an answer nobody waits for, progress of nothing. Worth a count, no answer."""
+    """An answer or progress without a request that waits for it. It is counted, not answered."""
 
     reason: str
 
 
 class RefusedMessage(msgspec.Struct, frozen=True):
-    """A message that cannot be taken; `bad.id` says whom to answer, if anyone."""
+    """An invalid message; `bad.id` is the request to answer, if there is one."""
 
     bad: BadMessage
 
@@ -134,7 +134,7 @@ class RpcConversation(Generic[W, E]):
         return self._last_id
 
     def extend(self, id: Id, deadline: float) -> W | None:
-        """Give a waiting request another deadline. Gives who waits for it, if anyone does."""
+        """Give a pending request another deadline. Returns its receiver; None if it is not pending."""
         if id not in self.waiting:
             return None
         waiter = self.waiting[id][0]
@@ -142,24 +142,24 @@ class RpcConversation(Generic[W, E]):
         return waiter
 
     def withdraw(self, id: Id, reason: str = "") -> bytes | None:
-        """Stop waiting. Gives the notification that tells the other side, or None if nothing was waiting."""
+        """Stop waiting for an answer. Returns the cancellation for the peer; None if the request is not pending."""
         if self.waiting.pop(id, None) is None:
             return None
         return encode_notification(CANCELLED, withdrawal(id, reason))
 
     def expire(self, now: float) -> list[tuple[Id, W]]:
-        """Requests whose deadline has passed. They are still waiting until `withdraw`."""
+        """Requests whose deadline has passed. They stay pending until `withdraw`."""
         return [(id_, waiter) for id_, (waiter, deadline) in self.waiting.items() if deadline <= now]
 
     def abandon(self) -> list[W]:
-        """The stream is gone: everyone who waited, to be told so. Nothing is owed any more."""
+        """Forget all requests, as the stream is gone. Returns the receivers of those that were pending."""
         waiters = [waiter for waiter, _ in self.waiting.values()]
         self.waiting.clear()
         self.owed.clear()
         return waiters
 
     def owe(self, id: Id) -> bool:
-        """Take one of the other side's requests: an answer is owed until `settle`. False where it cannot be taken."""
+        """Note that a request of the peer needs an answer, until `settle`. False where the request is refused."""
         owed = self.owed
         if id in owed or len(owed) >= self._limits.pending:
             return False
@@ -167,14 +167,14 @@ class RpcConversation(Generic[W, E]):
         return True
 
     def settle(self, id: Id) -> bool:
-        """An owed answer is about to be sent. False when it is no longer wanted, and must not be."""
+        """Note that an answer is about to be sent. False if the request was cancelled: then it must not be sent."""
         if id not in self.owed:
             return False
         del self.owed[id]
         return True
 
     def receive(self, data: bytes) -> Received[W, E]:
-        """The meaning of one message from the other side."""
+        """Read one message of the peer."""
         try:
             message = decode(data, self._limits)
         except BadMessage as bad:
@@ -217,7 +217,7 @@ class RpcConversation(Generic[W, E]):
             return UnmatchedMessage(f"progress that cannot be read: {cause}")
         waiting = self.waiting.get(token)
         if waiting is None and isinstance(token, str):
-            # Ours are numbers. One in words was chosen to outlive its request, as a task's does.
+            # Our tokens are numbers. A text was chosen to outlive its request, as the token of a task is.
             return Notified(notification)
         if waiting is None:
             return UnmatchedMessage(f"progress of {token!r}, which nobody waits for")

@@ -1,4 +1,4 @@
-"""Text at rest: encrypted with a key of the hub, and bound to what it belongs to (AES-256-GCM)."""
+"""Encrypts stored text with a key of the hub (AES-256-GCM). Each text is bound to a purpose or an owner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NONCE_BYTES: Final = 12
 
 
 class Encryption:
-    """Encrypts text. It opens only with the same key and for what it was sealed for."""
+    """Encrypts text. It opens only with the same key and the same `bound_to`."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -24,7 +24,7 @@ class Encryption:
         return base64.b64encode(sealed).decode()
 
     def open(self, sealed: str, bound_to: str) -> str | None:
-        """The text, or None if it was sealed with another key, for something else, or altered."""
+        """The text; None if the key or `bound_to` is another one, or the text was altered."""
         from cryptography.exceptions import InvalidTag
 
         try:

@@ -13,8 +13,8 @@ _INTERNAL: Final = -32603
 
 
 def decode_error(raw: msgspec.Raw) -> ErrorObject:
-    """The error of an answer. A code that not every client could read becomes that of an internal error, and bytes that
-    are not UTF-8 are replaced: the rest still says what is wrong. Raises msgspec.DecodeError."""
+    """The error of an answer. A code over 32 bits, which some clients cannot read, becomes that of an internal error.
+    Bytes that are not UTF-8 are replaced. Raises msgspec.DecodeError."""
     text = _in_utf8(bytes(raw))
     try:
         error = _decode(text)
@@ -27,7 +27,7 @@ def decode_error(raw: msgspec.Raw) -> ErrorObject:
 
 
 def encode_error(error: ErrorObject) -> bytes:
-    """An error on one line of UTF-8, whatever it was made of: a line that cannot be read ends a client's stream."""
+    """An error as one line of UTF-8. A line that is not UTF-8 would end the client's stream."""
     try:
         encoded = _in_utf8(_encode(error))
     except UnicodeEncodeError:

@@ -37,7 +37,7 @@ class Worker(msgspec.Struct, frozen=True):
         return self.prefix + random_part()
 
     def name(self, text: str) -> str:
-        """An id of a text that cannot be guessed already, such as a sealed token."""
+        """An id from a text that is unguessable already, such as a sealed token."""
         return self.prefix + text
 
 
@@ -59,7 +59,7 @@ def random_part() -> str:
 def first_number() -> int:
     """The number after which a session counts its requests to the client.
 
-    A client's session may go on at another hub. A late answer to the earlier one must not be an answer there.
+    It is random. A client may continue its session at another hub, where a late answer to the first hub must not match.
     """
     return secrets.randbits(_FIRST_NUMBER_BITS)
 

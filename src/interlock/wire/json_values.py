@@ -1,4 +1,4 @@
-"""Reads JSON that a peer wrote into a type. Every fault that such JSON can have is known here."""
+"""Reads JSON of a peer into a type, and catches every error that such JSON can cause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode_json(data: bytes | str | msgspec.Raw, kind: type[T], error: str, what: str) -> T:
-    """The value in JSON of a peer. Raises a `Fault` named `error` whose message begins with `what`."""
+    """Decode JSON of a peer. Raises the `Fault` named `error`, with a message that begins with `what`."""
     try:
         return msgspec.json.decode(data, type=kind)
     except JSON_ERRORS as cause:
@@ -24,7 +24,7 @@ def decode_json(data: bytes | str | msgspec.Raw, kind: type[T], error: str, what
 
 
 def decode_json_or(data: bytes | str | msgspec.Raw, kind: type[T], otherwise: D) -> T | D:
-    """The value in JSON of a peer; `otherwise` where it cannot be read."""
+    """Decode JSON of a peer; `otherwise` where it is invalid."""
     try:
         return msgspec.json.decode(data, type=kind)
     except JSON_ERRORS:

@@ -1,4 +1,4 @@
-"""JSON from a large message, with the facts that reading it gave, so that nobody reads it twice."""
+"""JSON of large messages, with the facts found while it was read, so that no part reads it a second time."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import msgspec
 LARGE: Final = 64 * 1024
 """Messages over this size are read in a thread (`large_reader.py`)."""
 PIECE_BYTES: Final = 32 * 1024
-"""Bytes that one native call may see."""
+"""Upper bound for the bytes of one native call, which blocks every other thread."""
 
 
 NOTED: Final = frozenset((b'"_mgp"', b'"structuredContent"', b'"uri"'))
-"""Names that a large message is asked for (`mentions`). Others are not kept: there may be half a million."""
+"""Member names that `mentions` can look for. Others are not kept: there may be half a million."""
 NOTED_PREFIX: Final = b'"dev.interlock/'
-"""Stands among the names for all that begin so."""
+"""Stands for all names with this prefix."""
 
 
 class Read(bytes):
     """JSON from a large message: well formed, in UTF-8, on one line, within the limits, no name twice in one object."""
 
     spans: dict[str, tuple[int, int]]
-    """Where the values of an object's members stand."""
+    """The places of an object's member values."""
     names: frozenset[bytes]
     """The noted names of members, at any depth of the whole message, in quotes."""
     places: dict[str, array[int]]

@@ -1,4 +1,4 @@
-"""Large JSON-RPC messages: the same meaning and the same refusals as in `messages`, read piece by piece.
+"""Reads large JSON-RPC messages piece by piece, with the same results and refusals as `messages`.
 
 Everything here runs in a thread. Its results need no further pass over the whole message.
 """
@@ -40,7 +40,7 @@ Outcome = Message | BadMessage | list[Message | BadMessage]
 
 
 def decode_large(data: bytes, limits: Limits, members: int) -> Outcome:
-    """A large message or batch, with at most so many members."""
+    """Read a large message or batch with at most `members` members."""
     try:
         return _batch(data, limits, members) if is_batch(data) else _message(data, limits, members)
     except BadMessage as bad:
@@ -48,7 +48,7 @@ def decode_large(data: bytes, limits: Limits, members: int) -> Outcome:
 
 
 def decode_large_value(data: bytes, limits: Limits, members: int) -> Read:
-    """A large JSON value that is no message, with what it means. Raises `Unreadable`."""
+    """Read a large JSON value that is not a message, and decode it. Raises `Unreadable`."""
     reader = LargeReader(b'{"params":{"arguments":%b}}' % data, limits, members, CALL)
     payload = reader.read()
     params = reader.spans["params"]
@@ -175,7 +175,7 @@ def _arguments(payload: bytes, span: Span, names: frozenset[bytes]) -> Read:
 
 
 def _error(payload: bytes, span: Span) -> ErrorObject:
-    """A server's error, with no more of its words than anybody reads."""
+    """A server's error, with its message cut to `ERROR_CHARS`."""
     code, message, data = (span.inner.get(name) for name in ("code", "message", "data"))
     if code is None or message is None or type(code.value) is not int or not isinstance(message.value, str):
         raise BadMessage("INVALID_REQUEST", "error is not an error object")

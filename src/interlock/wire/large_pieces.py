@@ -1,7 +1,7 @@
-"""Takes one piece of a large message apart with native calls: its texts, what stands outside of them, its brackets.
+"""Splits one piece of a large message with native calls: its strings, the text outside them, its brackets.
 
-A piece may begin and end inside arrays and objects, never inside a text. Whether it is JSON is not known here: its
-reader decodes it afterwards, with what is open around it.
+A piece may begin and end inside arrays and objects, never inside a string. `large_reader.py` checks afterwards that it
+is JSON.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 from interlock.wire.errors import Fault
 
 NUMBER: Final = 128
-"""Most characters of a number: the time to read one grows with the square of its digits."""
+"""Upper bound for the characters of a number: the time to read one grows with the square of its digits."""
 NAME: Final = 1_024
-"""Most bytes of a member's name, with its quotes."""
+"""Upper bound for the bytes of a member name, with its quotes."""
 
 
 class Unreadable(Fault):
-    """A large message that cannot be taken. `members` are those of its envelope that were read before."""
+    """A large message is invalid. `members` are the members of its envelope that were read before the error."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(name, message)
@@ -32,9 +32,9 @@ class MessagePiece(msgspec.Struct, frozen=True):
     """A piece as it is passed on, and the facts that its skeleton gives."""
 
     written: bytes
-    """Compact, and without escapes that need not be."""
+    """The piece in compact form, without needless escapes."""
     skeleton: bytes
-    """The piece without blanks and without its texts; of each only one quote is left."""
+    """The piece without blanks, and with one quote in the place of each string."""
     names: set[bytes]
     """The names of members, masked."""
 
@@ -65,7 +65,7 @@ class MessagePiece(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> int:
-        """The commas, arrays and objects."""
+        """How many members and items it has at most: its commas, arrays and objects."""
         return self.skeleton.count(b",") + self.skeleton.count(b"{") + self.skeleton.count(b"[")
 
     @property
@@ -82,17 +82,17 @@ def split(text: bytes) -> list[bytes]:
 
 
 def mask(text: bytes) -> bytes:
-    """Put bytes that JSON has not, as many, in the place of escaped backslashes and quotes."""
+    """Replace escaped backslashes and quotes by bytes of the same length that JSON does not allow."""
     return text.replace(b"\\\\", b"\0\0").replace(b'\\"', b"\0\1") if b"\\" in text else text
 
 
 def unmask(text: bytes) -> bytes:
-    """Put escaped backslashes and quotes back."""
+    """Undo `mask`."""
     return text.replace(b"\0\1", b'\\"').replace(b"\0\0", b"\\\\") if b"\0" in text else text
 
 
 def last_comma(parts: list[bytes]) -> tuple[int, int]:
-    """The part with the last comma outside of texts, and its place there; (0, 0) where none is but the first byte."""
+    """The last comma outside of strings: its part, and its place in that part; (0, 0) if there is none."""
     for number in range((len(parts) - 1) & ~1, -1, -2):
         if (found := parts[number].rfind(b",")) >= 0:
             return number, found
@@ -100,7 +100,7 @@ def last_comma(parts: list[bytes]) -> tuple[int, int]:
 
 
 def without_blanks(parts: list[bytes]) -> bytes:
-    """The text of these parts with one blank for many."""
+    """The text of these parts, with each run of blanks cut to one."""
     parts[::2] = [_BLANKS.sub(b" ", part) for part in parts[::2]]
     return unmask(b'"'.join(parts))
 
@@ -116,7 +116,7 @@ def refusal(cause: Exception) -> Unreadable:
 
 
 def _plain(joined: bytes) -> list[bytes]:
-    """The texts as they are written plainly, however they came."""
+    """The strings without needless escapes."""
     try:
         texts = _decode_texts(b'["%b"]' % unmask(joined))
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:

@@ -1,4 +1,4 @@
-"""Where the members of an envelope stand in a large message, their own members, and the items of arrays among those."""
+"""The places of values in a large message: members of the envelope, their members, and items of arrays among those."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Final
 import msgspec
 
 PLACES_DEPTH: Final = 2
-"""The places of the items are noted for an array within so many others: in a member of the envelope's members."""
+"""Items are noted for arrays at this depth: members of the envelope's members."""
 
 MAX_NAMES_TOGETHER: Final = 16_384
-"""Names of one object in one set, and those of one more piece."""
+"""Upper bound for the names in one set, before those of the next piece are added."""
 
 
 class Span(msgspec.Struct):
-    """A member of the envelope: where it stands, what it is where it is short, and where its own members stand."""
+    """A member of the envelope: its place, its value if that is short, and the places of its own members."""
 
     start: int
     stop: int
@@ -27,7 +27,7 @@ class Span(msgspec.Struct):
 
 
 class Names:
-    """The names in one object, in several sets: a large one would hold the interpreter when it grows or goes."""
+    """The names in one object, in several sets: a large set would block the interpreter when it grows or is freed."""
 
     __slots__ = ("_sets",)
 
@@ -81,7 +81,7 @@ class MessagePlaces:
     """The places of one message."""
 
     def __init__(self, keep: tuple[str, str] | None) -> None:
-        """`keep` names a member of a member of the envelope of which the value is wanted."""
+        """`keep` names the value to decode: a member of the envelope, and a member of that."""
         self._keep = keep
         self.spans: dict[str, Span] = {}
         self.items: dict[tuple[str, str], array[int]] = {}
@@ -107,7 +107,7 @@ class MessagePlaces:
             inner = None
             if number == 0 and ends.continues(opened, level):
                 if level + 1 == len(ends.before):
-                    continue  # it stands for a value that was noted
+                    continue  # the placeholder of a value that was noted already
                 inner = ends.before[level + 1]
             elif number == last and level + 1 < len(ends.behind):
                 inner = ends.behind[level + 1]

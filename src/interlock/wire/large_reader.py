@@ -1,7 +1,7 @@
 """Reads a large message piece by piece, in a thread.
 
 A native decoder holds the interpreter for as long as one call takes: tens of milliseconds for ten megabytes. Here no
-call sees more than a few times `PIECE_BYTES` bytes of the message, so that the event loop gets its turn.
+call gets more than a few times `PIECE_BYTES` bytes, so that the event loop gets its turn.
 
 A piece ends before a comma, or before a long text. It is decoded with the arrays and objects that are open around it:
 `,2],[3` within `{"a":[[1` becomes `{"a":[["",2],[3]]}`, with an empty text for the value that was read last.
@@ -32,26 +32,26 @@ from interlock.wire.large_places import PLACES_DEPTH, Ends, MessagePlaces, OpenC
 from interlock.wire.limits import Limits
 
 AROUND: Final = 16
-"""Members of an envelope, which do not count for what is in it."""
+"""Members of an envelope, which do not count towards the limit."""
 LONG_TEXT: Final = PIECE_BYTES // 2
-"""A text of which so much is there without its end is read by itself."""
+"""A string that has not ended after this many bytes is read by itself."""
 MAX_REST: Final = 4 * PIECE_BYTES
 """Upper bound for bytes without a comma, blanks aside: names have a bound, and so has the depth."""
 MAX_KNOWN: Final = 4_096
-"""Names that are remembered as looked at. Most messages have few, again and again."""
+"""Upper bound for the names that the reader remembers. Most messages repeat a few."""
 SMALLEST: Final = 4
 """After an error, pieces are halved down to this size to find the members before it."""
 
 
 class Cut(str):
-    """The beginning of a text that was too long to keep."""
+    """The beginning of a string that was too long to keep."""
 
 
 class LargeReader:
     """Reads one message: one value and nothing behind it."""
 
     def __init__(self, data: bytes, limits: Limits, members: int, keep: tuple[str, str] | None = None) -> None:
-        """`keep` names a member of a member of the envelope of which the value is wanted."""
+        """`keep` names the value to decode: a member of the envelope, and a member of that."""
         self._data = data
         self._max_members = members + AROUND
         self._reported_max = members

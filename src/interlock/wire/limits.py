@@ -1,4 +1,4 @@
-"""How large anything that comes from outside may be. Every reader takes a `Limits`; nothing is read without one."""
+"""Bounds for messages of peers. Every reader takes a `Limits`."""
 
 from __future__ import annotations
 

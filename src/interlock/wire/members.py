@@ -1,7 +1,7 @@
-"""One JSON object's members with their values raw, where every reader would find the same ones.
+"""Reads the members of one JSON object and leaves their values raw.
 
-A name that stands twice, or differs from a known name in case alone, is refused: two readers could take such an
-object differently. Members that may be large are named beforehand; the rest of the object has a bound.
+The reader refuses duplicate names, and names that differ from a known one in case alone: two programs could read such
+an object differently. Members that may be large are named beforehand; the rest of the object has a bound.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Problem = Literal["not_json", "not_an_object", "duplicate", "wrong_case", "too_l
 
 
 class BadObject(ValueError):
-    """The bytes are not an object that every reader takes alike. `name` is the member at fault, where there is one."""
+    """The bytes are not an object, or an ambiguous one. `name` is the member at fault, if there is one."""
 
     def __init__(self, problem: Problem, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class MemberReader:
         try:
             bulk = self._bulk.decode(data)
             rest = len(data) - sum(len(bytes(value)) for value in msgspec.structs.astuple(bulk))
-            # Thousands of small members cost more than the bytes they have: no dict is made of them.
+            # Thousands of small members would cost far more memory than their bytes.
             if rest > self._rest_bytes:
                 raise BadObject("too_large", f"{rest} bytes beside the large members; the most is {self._rest_bytes}")
             members = _decode(data)
@@ -56,7 +56,7 @@ class MemberReader:
         return members
 
     def _check_names(self, data: bytes, members: Members) -> None:
-        """Walk the names, stepping over each value. Of a name that stood twice, only the last value was read."""
+        """Walk over the names and their values. Of a duplicate name, `members` has the last value only."""
         seen: set[str] = set()
         place = data.index(b"{") + 1
         while found := _NAME.match(data, place):
@@ -69,7 +69,7 @@ class MemberReader:
             seen.add(name)
             value = bytes(members[name])
             after = _AFTER.match(data, found.end() + len(value))
-            # Behind a value other than the one that was read stands neither a comma nor the end, or it differs.
+            # A duplicate has another value here, or one whose end is not followed by a comma or the object's end.
             if after is None or not data.startswith(value, found.end()):
                 raise _duplicate(name)
             place = after.end()

@@ -1,6 +1,6 @@
-"""JSON-RPC messages. Only the envelope is decoded; params and results stay the bytes they came as.
+"""JSON-RPC messages. Only the envelope is decoded; params and results stay raw bytes.
 
-A message that could be read in two ways (duplicate or wrong-case members) is refused, never guessed at.
+A message that could be read in two ways (duplicate or wrong-case members) is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESULT_LENGTH: Final = len('{"jsonrpc":"2.0","id":,"result":}')
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Asks for an answer."""
+    """A request, which needs an answer."""
 
     id: Id
     method: str
@@ -39,21 +39,21 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """Tells, and wants no answer."""
+    """A notification, which gets no answer."""
 
     method: str
     params: bytes = EMPTY_OBJECT
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A request's good answer."""
+    """The good answer to a request."""
 
     id: Id
     result: bytes
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A request's bad answer. `id` is None when the other side could not read ours."""
+    """The bad answer to a request. `id` is None when the peer could not read it."""
 
     id: Id | None
     error: ErrorObject
@@ -85,7 +85,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
 def plain_request(data: bytes) -> Request | None:
     """The request in these bytes, if it is written as compactly as can be, with a number for an id; else None.
 
-    One look for the commonest message. Every other message is left to `decode`, which explains what is wrong with it.
+    This is the fast way for the commonest message. `decode` reads every other one, and explains what is wrong with it.
     """
     if len(data) > LARGE:
         return None
@@ -131,7 +131,7 @@ def is_batch(data: bytes) -> bool:
 
 
 class BadMessage(Fault):
-    """A message that cannot be taken. `id` is the request's, where it could be read, so that it can be answered."""
+    """An invalid message. `id` is that of the request, where it could be read, so that it can be answered."""
 
     def __init__(self, name: str, message: str, id: Id | None = None) -> None:
         super().__init__(name, message)
@@ -198,7 +198,7 @@ def one_line(payload: bytes) -> bytes:
 
 
 def check_shape(payload: bytes, limits: Limits) -> None:
-    """Refuse a payload that is nested too deeply or has too many members. Cheap for whatever is obviously small."""
+    """Refuse a payload that is nested too deeply or has too many members. A small one passes at once."""
     if type(payload) is Read:
         return
     if nested_deeper(payload, limits.depth):
@@ -212,7 +212,7 @@ def check_shape(payload: bytes, limits: Limits) -> None:
 
 
 def strict(payload: bytes) -> None:
-    """Refuse JSON that two readers could take differently: duplicate member names, at any depth."""
+    """Refuse JSON with duplicate member names at any depth: two programs could read it differently."""
     with suppress(ValueError, OverflowError, RecursionError):
         if msgspec.json.encode(msgspec.json.decode(payload)) == payload:
             return  # A member that stands twice would be gone.
@@ -271,7 +271,7 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
     if envelope.result is not _UNSET:
         if envelope.error is not _UNSET or known is None:
             raise BadMessage("INVALID_REQUEST", "a response has an id and either a result or an error", known)
-        return Result(known, bytes(envelope.result))  # whoever passes it on looks for UTF-8: a list may pass in part
+        return Result(known, bytes(envelope.result))  # UTF-8 is checked later: a list may pass in part
     if envelope.error is not _UNSET:
         try:
             return Failure(known, decode_error(envelope.error))
@@ -281,7 +281,7 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
 
 
 def _text(value: msgspec.Raw) -> bytes:
-    """A payload. Raises `UnicodeDecodeError` where it is not UTF-8: no reader behind the hub could read it."""
+    """A payload. Raises `UnicodeDecodeError` where it is not UTF-8."""
     payload = bytes(value)
     if not payload.isascii():
         payload.decode()
@@ -289,7 +289,7 @@ def _text(value: msgspec.Raw) -> bytes:
 
 
 def _trace(value: msgspec.Raw | msgspec.UnsetType) -> str:
-    """A text that is worth nothing where it is none."""
+    """The trace id; empty for a value that is not a string."""
     try:
         return "" if value is _UNSET else msgspec.json.decode(value, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -297,7 +297,7 @@ def _trace(value: msgspec.Raw | msgspec.UnsetType) -> str:
 
 
 def _canonical_length(message: Message) -> int:
-    """How long the message is if it holds just what was read, in compact form. A longer one is looked at again."""
+    """The length of the message in compact form with the members that were read. A longer one is checked again."""
     match message:
         case Request():
             return _said_length(message) + len(encode_id(message.id)) + _ID_LENGTH
@@ -326,11 +326,11 @@ ENVELOPE: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "err
 
 
 def _refuse_ambiguity(data: bytes, message: Message, beside: int) -> None:
-    """The slow look at an envelope with spaces or members of its own: no name may stand twice or in wrong case."""
+    """Refuse duplicate and wrong-case names in an envelope with spaces or unknown members."""
     try:
         names = names_of(data, beside)
     except TwiceNamed as cause:
-        # Which of two ids is meant cannot be known.
+        # Of two ids, neither is certain.
         raise BadMessage("INVALID_REQUEST", str(cause), None if cause.name == "id" else _id_of(message)) from None
     for name in names:
         if name not in ENVELOPE and name.casefold() in ENVELOPE:
@@ -381,7 +381,7 @@ class _IdOnly(msgspec.Struct):
 
 
 def _salvage_id(data: bytes) -> Id | None:
-    """The id of a message whose other members are wrong, so that even that request gets its answer."""
+    """The id of an invalid message, so that its request gets an answer."""
     try:
         return msgspec.json.decode(data, type=_IdOnly).id
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

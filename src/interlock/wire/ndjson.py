@@ -1,4 +1,4 @@
-"""Newline-delimited JSON: bytes in pieces of any size in, whole lines out. No line grows beyond its limit."""
+"""Newline-delimited JSON: takes bytes in pieces of any size and returns whole lines. Each line has a bound."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 SEEN: Final = 384
-"""How much of each end of a line that is too long is looked at."""
+"""How many bytes of each end of a line that is too long are searched for its id."""
 SLICE: Final = 4 * 1024
-"""How much is divided into lines at a time: little enough that even lines of one byte take next to no time."""
+"""How many bytes are split into lines at a time: lines of one byte must not take long either."""
 
 
 class Oversize(msgspec.Struct, frozen=True):
@@ -73,8 +73,7 @@ class LineReader:
         return lines
 
     def slices(self, data: bytes) -> Iterator[bytes | Oversize]:
-        """The same for many bytes, a little at a time: the taker may stop between two lines. An empty line ends a
-        slice, and means nothing."""
+        """The same as `feed`, in slices: the caller may stop between two lines. An empty line only ends a slice."""
         for at in range(0, len(data), SLICE):
             yield from self.feed(data[at : at + SLICE])
             yield b""
@@ -103,7 +102,7 @@ class LineReader:
         self.buffered_bytes += len(piece)
 
     def _skip(self, piece: bytes) -> None:
-        """Let go of a line that is too long. Its ends may name its id."""
+        """Drop a line that is too long, except its two ends, which may have its id."""
         head = bytearray()
         for part in (*self._tail, piece):
             head += part[: SEEN - len(head)]

@@ -1,4 +1,4 @@
-"""How deeply JSON is nested, found in one pass over its bytes whatever they are."""
+"""How deeply JSON is nested, found in one pass over its bytes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Text that goes out, comes back through somebody else's hands, and must be what it was: sealed with a key that only
-this process has. One text per value: only a text that was handed out opens, unchanged to the last character."""
+"""Tokens that clients return, sealed with a key of this process, so that an altered or invented token is refused.
+
+Each value has exactly one token: another spelling of the same bytes is refused too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _MAX_CHARS: Final = 16 * 1024
 
 
 class Seal:
-    """Closes bytes into a token and opens them again, for one purpose each."""
+    """Makes tokens for one purpose, and opens them again."""
 
     __slots__ = ("_key",)
 

@@ -1,4 +1,4 @@
-"""Server-sent events: an encoder, and a reader of bytes in whatever pieces they come. No event grows unbounded."""
+"""Server-sent events: an encoder, and a reader of bytes in pieces of any size. Each event has a bound."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class EventReader:
         return events
 
     def _end_long_line(self, data: bytes, events: list[SseEvent]) -> bytes:
-        """Take the line that came in many pieces and ends in these bytes, with one copy of it. Gives what follows."""
+        """Finish the line that came in many pieces, copying it once. Returns the bytes behind it."""
         end = min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)
         pieces, self._pieces, self._buffered = self._pieces, [], 0
         if not self._started:

@@ -25,7 +25,7 @@ _NUMBER: Final = re.compile(rb"(\d{1,18})(?:\.0{1,9})?(?![\d.eE])")
 def ids_in(text: bytes, read: object = None) -> frozenset[int]:
     """The ids of an answer that cannot be read, with the one that was `read` of it. None in a log line or a request.
 
-    Ids of ours are numbers. Where an answer has two, both count: which of them is meant cannot be known.
+    Our ids are numbers. Where an answer has two, both count, as neither is certain.
     """
     begin = _BEGIN.match(text)
     if begin is None:
