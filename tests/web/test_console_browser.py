@@ -314,6 +314,18 @@ def test_no_page_is_wider_than_the_window(page: Page, hub: HubInThread) -> None:
             assert page.run("document.documentElement.scrollWidth <= window.innerWidth"), (path, width)
 
 
+def test_the_number_of_requests_does_not_push_the_open_page_out_of_a_narrow_screen(
+    page: Page, hub: HubInThread
+) -> None:
+    page.size(390, 800)
+    hub.ask("narrow")
+    page.open(f"{hub.address}/live")
+    page.until("!document.getElementById('count').hidden")
+    assert page.run(
+        "document.querySelector('nav [aria-current]').getBoundingClientRect().right < window.innerWidth + 1"
+    )
+
+
 def test_the_pages_meet_wcag(page: Page, hub: HubInThread) -> None:
     install()
     axe = (PLACE / "node_modules" / "axe-core" / "axe.min.js").read_text()

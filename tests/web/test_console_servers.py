@@ -58,6 +58,7 @@ async def test_a_server_is_added_logged_in_to_and_its_tools_are_switched(place: 
         assert place.file.read_text().startswith("# mine\n")
         await place.hub.state("docs", ServerState.ERROR)
         assert "needs a login" in (await place.visitor.get("/console/servers")).text
+        assert "<code>interlock login docs</code>" in (await place.visitor.get("/console/servers/docs")).text
 
         page = await place.visitor.press("/console/servers/docs", "begin")
         url = _found(page.text, r'href="(http[^"]+)" target="_blank"').replace("&amp;", "&")

@@ -7,6 +7,7 @@ fields (`| field`), which come back with a form. `jinja2` is imported with the f
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
+_QUOTED: Final = re.compile(r"`([^`]+)`")
 
 
 async def render(template: str, values: dict[str, object]) -> str:
@@ -39,6 +41,10 @@ def _environment() -> Environment:
         """The value of a field as it is: a form sends it back, so no character of it may be replaced."""
         return Markup("".join(_referenced(character) for character in str(escape(value))))
 
+    def with_code(text: str | None) -> Markup:
+        """A sentence for people. Commands and names, which stand between backticks, are shown as code."""
+        return Markup(_QUOTED.sub(r"<code>\1</code>", str(escape(plain(text or "")))))
+
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -48,6 +54,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["field"] = field
+    environment.filters["with_code"] = with_code
     environment.filters |= {"instant": _instant, "milliseconds": _milliseconds, "size": _size, "counted": _counted}
     environment.filters["in_words"] = in_words
     return environment

@@ -75,7 +75,15 @@ function showCount(open) {
   document.title = open ? `(${open}) ${title}` : title;
   const count = document.getElementById("count");
   count.textContent = String(open);
-  count.hidden = open === 0;
+  if (count.hidden !== (open === 0)) {
+    count.hidden = open === 0;
+    showPage();
+  }
+}
+
+// On a narrow screen the row of pages scrolls, and the current one may be outside.
+function showPage() {
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 function announce(id, text) {
@@ -229,7 +237,7 @@ function follow() {
 
 document.addEventListener("keydown", moveByKeys);
 document.getElementById("reload")?.remove();
-document.querySelector("header nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+showPage();
 for (const each of document.querySelectorAll("[data-tail]")) each.scrollTop = each.scrollHeight;
 offerNotifications();
 refreshByTime();
