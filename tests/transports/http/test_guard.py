@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cases import each_case
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.guard import (
-    Faces,
+    AllowedHosts,
     allowed_hosts_for,
     check_head,
     check_size,
@@ -19,12 +19,14 @@ from interlock.transports.http.server.guard import (
 )
 from interlock.transports.http.server.listener import mcp_paths
 
-FACES = allowed_hosts_for("127.0.0.1", 7420, names=["hub.example"], origins=["https://console.example"])
+ALLOWED = allowed_hosts_for("127.0.0.1", 7420, names=["hub.example"], origins=["https://console.example"])
 HOST = {b"host": b"127.0.0.1:7420"}
 
 
-def status(headers: dict[bytes, bytes], version: str = "1.1", faces: Faces = FACES, method: bytes = b"POST") -> int:
-    refusal = check_head(method, headers, version, faces, 1000)
+def status(
+    headers: dict[bytes, bytes], version: str = "1.1", allowed: AllowedHosts = ALLOWED, method: bytes = b"POST"
+) -> int:
+    refusal = check_head(method, headers, version, allowed, 1000)
     return 200 if refusal is None else refusal.status
 
 

@@ -1,7 +1,7 @@
 """The checks that every HTTP request must pass before its content is read, MCP or not.
 
-Pure: values in, a refusal or None out. An ambiguous request is refused, never guessed at. The parser
-below already refuses bare CR or LF, folded headers, and Content-Length with Transfer-Encoding.
+Pure: each check returns a refusal or None. An ambiguous request is refused. The HTTP parser already refuses bare CR or
+LF, folded headers, and Content-Length with Transfer-Encoding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Headers = Mapping[bytes, bytes]
 
 
 class GuardRefusal(msgspec.Struct, frozen=True):
-    """An answer given before the request is looked at: an HTTP status and a row of the error table."""
+    """A refusal before the request is read: an HTTP status and a row of the error table."""
 
     status: int
     message: str
@@ -29,8 +29,8 @@ class GuardRefusal(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class Faces(msgspec.Struct, frozen=True):
-    """The names this server answers to, and the web origins that may talk to it. Lower case, as on the wire."""
+class AllowedHosts(msgspec.Struct, frozen=True):
+    """The values of Host and Origin that this server accepts, in lower case."""
 
     hosts: frozenset[bytes]
     origins: frozenset[bytes]
@@ -38,8 +38,8 @@ class Faces(msgspec.Struct, frozen=True):
 
 def allowed_hosts_for(
     host: str, port: int, names: Iterable[str] = (), origins: Iterable[str] = (), local_names: Iterable[str] = ()
-) -> Faces:
-    """The loopback names and the bound address with the bound port, and whatever the operator added.
+) -> AllowedHosts:
+    """The loopback names and the bound address with the bound port, and the names that the operator added.
 
     `local_names` are further names of the loopback address, such as the console's.
     """
@@ -50,21 +50,23 @@ def allowed_hosts_for(
     if port == 80:
         hosts |= {name.lower() for name in bound}
     web = {f"{scheme}://{name}" for name in hosts for scheme in ("http", "https")} | {o.lower() for o in origins}
-    return Faces(frozenset(h.encode() for h in hosts), frozenset(o.encode() for o in web))
+    return AllowedHosts(frozenset(h.encode() for h in hosts), frozenset(o.encode() for o in web))
 
 
-def check_head(method: bytes, headers: Headers, version: str, faces: Faces, body_limit: int) -> GuardRefusal | None:
-    """The request line and all headers at once, save the target."""
+def check_head(
+    method: bytes, headers: Headers, version: str, allowed: AllowedHosts, body_limit: int
+) -> GuardRefusal | None:
+    """Check the request line and all headers, except the target."""
     if method in _REFUSED_METHODS:
         return GuardRefusal(405, f"{method.decode('ascii')} is not answered here", headers=_ALLOW)
     if version != "1.1" and version != "1.0":
-        return GuardRefusal(400, f"HTTP/{version} is not spoken here")
-    if headers.get(b"host") not in faces.hosts:
-        refusal = check_host(headers.get(b"host"), faces)
+        return GuardRefusal(400, f"HTTP/{version} is not supported")
+    if headers.get(b"host") not in allowed.hosts:
+        refusal = check_host(headers.get(b"host"), allowed)
         if refusal is not None:
             return refusal
-    if b"origin" in headers and headers[b"origin"] not in faces.origins:
-        refusal = check_origin(headers[b"origin"], faces)
+    if b"origin" in headers and headers[b"origin"] not in allowed.origins:
+        refusal = check_origin(headers[b"origin"], allowed)
         if refusal is not None:
             return refusal
     if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() != b"identity":
@@ -78,7 +80,7 @@ def check_head(method: bytes, headers: Headers, version: str, faces: Faces, body
 
 
 def check_target(target: bytes) -> GuardRefusal | None:
-    """Only a plain absolute path, with or without a query, that means the same before and after decoding."""
+    """Accept only a plain absolute path, with or without a query, that decoding does not change in meaning."""
     if not target.startswith(b"/"):
         return GuardRefusal(400, "the request target must be a path that starts with /")
     path = target.partition(b"?")[0]
@@ -91,38 +93,38 @@ def check_target(target: bytes) -> GuardRefusal | None:
     return None
 
 
-def check_host(host: bytes | None, faces: Faces) -> GuardRefusal | None:
-    """One Host, well-formed, and ours: a page that rebinds its own name to this address is refused by it."""
+def check_host(host: bytes | None, allowed: AllowedHosts) -> GuardRefusal | None:
+    """Accept only one well-formed Host that is ours. This refuses pages that rebind their own name to this address."""
     if host is None:
         return GuardRefusal(400, "a request needs one Host header")
     name = host.strip().lower()
     if not _HOST.match(name):
         return GuardRefusal(400, "the Host header is not a host name with an optional port")
-    if name not in faces.hosts:
+    if name not in allowed.hosts:
         shown = name.decode("ascii")[:100]
         return GuardRefusal(403, f"Host {shown!r} is not a name of this server", "ORIGIN_REFUSED")
     return None
 
 
-def check_origin(origin: bytes, faces: Faces) -> GuardRefusal | None:
-    """An Origin comes from a web page; only pages that the operator knows may call."""
-    if origin.strip().lower() in faces.origins:
+def check_origin(origin: bytes, allowed: AllowedHosts) -> GuardRefusal | None:
+    """Accept only web origins that the operator allowed. A client that is not a web page sends no Origin."""
+    if origin.strip().lower() in allowed.origins:
         return None
     shown = origin.decode("latin-1")[:100]
     return GuardRefusal(403, f"Origin {shown!r} is not allowed here", "ORIGIN_REFUSED")
 
 
 def check_transfer(headers: Headers, version: str) -> GuardRefusal | None:
-    """Chunked, alone, and only where HTTP has it (RFC 9112, Message Body Length)."""
+    """Accept no transfer encoding but `chunked`, in HTTP/1.1 and without a length (RFC 9112, Message Body Length)."""
     if b"content-length" in headers:
         return GuardRefusal(400, "Transfer-Encoding and Content-Length exclude each other")
     if version == "1.0" or headers[b"transfer-encoding"].strip().lower() != b"chunked":
-        return GuardRefusal(400, "the only Transfer-Encoding spoken here is chunked, in HTTP/1.1")
+        return GuardRefusal(400, "the only supported Transfer-Encoding is chunked, in HTTP/1.1")
     return None
 
 
 def check_size(headers: Headers, repeats: int, bounds: HttpBounds, target: bytes = b"") -> GuardRefusal | None:
-    """Neither too many headers nor too long ones, nor too long a target."""
+    """Refuse too many or too long headers, and a target that is too long."""
     if len(target) > bounds.header_bytes:
         return too_long(bounds, target=True)
     if len(headers) + repeats > bounds.header_count:
@@ -133,13 +135,13 @@ def check_size(headers: Headers, repeats: int, bounds: HttpBounds, target: bytes
 
 
 def too_long(bounds: HttpBounds, *, target: bool) -> GuardRefusal:
-    """For a head that is over the limit before its end: in its target, or in its headers."""
+    """The refusal of a head whose target or headers are over the limit."""
     what = "the request target is" if target else "headers are"
     return GuardRefusal(414 if target else 431, f"{what} over the limit of {bounds.header_bytes} bytes", "TOO_LARGE")
 
 
 def combine(name: bytes, first: bytes, second: bytes) -> bytes | None:
-    """One value from a header that stands twice, or None where it may not (RFC 9110, Field Order)."""
+    """The combined value of a repeated header; None if it must not be repeated (RFC 9110, Field Order)."""
     if name in _SINGLE or name.startswith(b"mcp-"):
         return None
     return first + (b"; " if name == b"cookie" else b", ") + second

@@ -12,7 +12,7 @@ from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.dates import format_date
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.server.bodies import Bodies
-from interlock.transports.http.server.guard import Faces, GuardRefusal, Headers, check_target
+from interlock.transports.http.server.guard import AllowedHosts, GuardRefusal, Headers, check_target
 from interlock.transports.http.server.http_request import CLOSE, HttpRequest, RequestHead
 from interlock.transports.http.server.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.server.upgrades import Upgrader
@@ -51,13 +51,13 @@ class Endpoint(Protocol):
         """The owner of the key in a head, where it admits its caller; empty otherwise."""
 
     def tick(self) -> None:
-        """A moment has passed: drop what has grown old."""
+        """Drop what has expired. Called regularly."""
 
     def drain(self) -> None:
-        """No new work is coming: end what would never end by itself."""
+        """End streams that would never end by themselves: the server stops."""
 
     def close(self) -> None:
-        """It is over: end everything."""
+        """End everything."""
 
     def abandon(self, request: HttpRequest) -> None:
         """Answer a request that is open when the server stops. Its outcome may be unknown."""
@@ -76,7 +76,7 @@ class HttpListener:
     def __init__(
         self,
         endpoint: Endpoint,
-        faces: Faces,
+        allowed: AllowedHosts,
         limits: Limits,
         bounds: HttpBounds,
         is_mcp: Callable[[str], bool],
@@ -84,7 +84,7 @@ class HttpListener:
     ) -> None:
         self.endpoint = endpoint
         self.upgrader = upgrader
-        self.faces = faces
+        self.allowed = allowed
         self.limits = limits
         self.bounds = bounds
         self.is_mcp = is_mcp
@@ -104,13 +104,13 @@ class HttpListener:
         """The header with the time."""
         self._targets: dict[bytes, tuple[str, bool] | GuardRefusal] = {}
         self.heads: dict[bytes, Known] = {}
-        """Heads that were understood, by the very bytes they came as; nobody's own, so shared by all connections."""
+        """Parsed heads by their bytes, shared by all connections."""
         self._alike: dict[bytes, RequestHead] = {}
-        """The same without their lengths, in which most requests of a client differ."""
+        """The same by their bytes without the Content-Length, in which most requests of a client differ."""
         self.sweep(time.monotonic())
 
     def resolve(self, target: bytes) -> tuple[str, bool] | GuardRefusal:
-        """A request target's path, and whether it is an MCP path. Remembered, since few are ever asked for."""
+        """The path of a request target, and whether it is an MCP path. Cached, since clients use few."""
         known = self._targets.get(target)
         if known is not None:
             return known
@@ -124,8 +124,8 @@ class HttpListener:
         return found
 
     def understand(self, start: bytes, match: Callable[[], RequestHead | None]) -> Known | None:
-        """The head in these bytes, and its body's length, kept for whoever sends the same again. `match` finds it where
-        none was like it yet; None where it must be parsed."""
+        """The head in these bytes and the length of its body, which are then kept. `match` is called for a head that is
+        not known yet. None where it must be parsed."""
         cut = cut_length(start)
         head = None if cut is None else self._alike.get(cut[0])
         if cut is None or head is None:
@@ -159,7 +159,7 @@ class HttpListener:
         return b"%b%b%b%b%b\r\n" % (status_line(200), self.date, close, coding, headers)
 
     def sweep(self, now: float) -> None:
-        """Everything that time does but the limits of connections: the date, comments on streams, old sessions."""
+        """Update the date, write comments to streams, and end old sessions."""
         self.date = b"date: %b\r\n" % format_date(time.time())
         self.ok_head = b"%b%bcontent-type: application/json\r\ncontent-length: " % (status_line(200), self.date)
         for stream, due in list(self.streams.items()):

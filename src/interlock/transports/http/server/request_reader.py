@@ -211,7 +211,7 @@ class RequestReader:
         """One header."""
         head = self._head
         if head is None or self.phase is not _HEAD:
-            self._connection.refuse(GuardRefusal(400, "trailers are not taken"))
+            self._connection.refuse(GuardRefusal(400, "trailers are not supported"))
             return
         max_headers = self._listener.bounds.header_count
         if len(head) + self._repeats > max_headers:
@@ -226,7 +226,7 @@ class RequestReader:
         self._repeats += 1
         combined = guard.combine(name, head[name], value)
         if combined is None:
-            self._connection.refuse(GuardRefusal(400, f"the header {name.decode('latin-1')[:64]} may stand only once"))
+            self._connection.refuse(GuardRefusal(400, f"duplicate header {name.decode('latin-1')[:64]}"))
         elif self._repeats <= max_headers:
             head[name] = combined
 
@@ -239,7 +239,7 @@ class RequestReader:
         first, self._first = self._first, None
         listener, parser = self._listener, self._parser
         method, version = parser.get_method(), parser.get_http_version()
-        refusal = guard.check_head(method, head, version, listener.faces, listener.limits.message_bytes)
+        refusal = guard.check_head(method, head, version, listener.allowed, listener.limits.message_bytes)
         if refusal is None and (
             # A request that began in the middle of a piece of bytes was not counted from its beginning.
             first is None or self._fed > listener.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS
@@ -309,27 +309,27 @@ class RequestReader:
             if expectation.lower() == b"100-continue":
                 self._connection.expect_continue()
             else:
-                self._connection.refuse(GuardRefusal(417, "the only expectation met here is 100-continue"))
+                self._connection.refuse(GuardRefusal(417, "the only supported expectation is 100-continue"))
         if (head.length or b"transfer-encoding" in head.headers) and not _is_whole(first, head):
             refusal = self._listener.endpoint.foresee(head)
             if refusal is not None:
                 self._connection.refuse(refusal)
 
     def _feed(self, piece: bytes) -> int | None:
-        """Have the parser read a piece. It stops behind a head that offers an upgrade, and this is where."""
+        """Have the parser read a piece. Returns where it stopped, behind a head that offers an upgrade."""
         self._fed += len(piece)
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
             return int(upgrade.args[0])
         except httptools.HttpParserCallbackError as failed:
-            raise failed.__context__ or failed from None  # a fault of ours, and not of the request
+            raise failed.__context__ or failed from None  # a defect of ours, not of the request
         except httptools.HttpParserError as error:
-            self._connection.refuse(GuardRefusal(400, f"not a proper HTTP request: {error}"))
+            self._connection.refuse(GuardRefusal(400, f"not a valid HTTP request: {error}"))
         return None
 
     def _read_again(self) -> bool:
-        """Read a head whose offer to upgrade nobody takes up, without the offer. False where there is none."""
+        """Parse a head again without its offer to upgrade. False where there is none."""
         head, self._without_upgrade = self._without_upgrade, None
         if head is None:
             return False
@@ -353,9 +353,9 @@ def _new_parser(reader: RequestReader) -> httptools.HttpRequestParser:
 
 
 def _without_upgrade(method: bytes, target: bytes, version: str, head: dict[bytes, bytes]) -> bytes:
-    """A head without its offer to upgrade, which nobody here takes up.
+    """A head without its offer to upgrade, which the hub ignores.
 
-    The parser ends such a request with its headers; Java's client offers h2c with every first request.
+    The parser would end such a request with its headers. Java's client offers h2c with its first request.
     """
     lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
     if b"close" in head.get(b"connection", b"").lower():

@@ -25,7 +25,7 @@ LOOKED_AT_ONCE = 256
 DRAIN_LOOK_S = 0.05
 """How often a server that stops looks whether its last connection has closed."""
 LAST_ANSWERS_S = 0.5
-"""How long the clients of calls that did not finish in time may take to read that their outcome is unknown."""
+"""How long clients may take to read the last answers: those of calls that did not finish in time."""
 
 
 async def start(
@@ -48,7 +48,7 @@ async def start(
     """Listen and serve until `stop`. Port 0 takes a free one; `hosts` and `origins` are allowed besides loopback.
     `local_names` are further names of this machine, with the port of this server.
 
-    `app` gets whatever is not on an MCP path, `upgrader` the upgrades of its own path. Without `lifespan` the app gets
+    `app` gets requests outside MCP paths, `upgrader` the upgrades of its own path. Without `lifespan` the app gets
     no lifespan events of ASGI: its owner starts and stops it. Without `begin` the address is taken, and clients wait
     until `HttpServer.begin`.
     """
@@ -58,8 +58,8 @@ async def start(
     else:
         host = sock.getsockname()[0]
     port = sock.getsockname()[1]
-    faces = allowed_hosts_for(host, port, hosts, origins, local_names)
-    listener = HttpListener(endpoint, faces, limits, bounds, is_mcp, upgrader)
+    allowed = allowed_hosts_for(host, port, hosts, origins, local_names)
+    listener = HttpListener(endpoint, allowed, limits, bounds, is_mcp, upgrader)
     server = HttpServer(listener, AsgiApplication(app, lifespan=lifespan), sock, host, port)
     if begin:
         await server.begin()
@@ -81,7 +81,7 @@ class HttpServer:
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def begin(self) -> None:
-        """Serve, also clients that wait already. Raises what the system says if that cannot be."""
+        """Serve, also clients that wait already. Raises OSError where the system refuses that."""
         if not await self._application.start():
             self._sock.close()
             raise RuntimeError("the application beside it did not start; the log says why")
@@ -136,7 +136,7 @@ class HttpServer:
         self._sweeper = asyncio.get_running_loop().call_later(self.listener.bounds.resolution_s, self._sweep)
 
     def _look(self, waiting: Iterator[AcceptedConnection], now: float) -> None:
-        """See which connections were waited for too long: some at a time, so that no call waits for all of them."""
+        """Check some of the connections for timeouts. Others follow in later turns, so that no call waits for all."""
         looked = 0
         for connection in islice(waiting, LOOKED_AT_ONCE):
             looked += 1
