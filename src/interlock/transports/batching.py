@@ -1,8 +1,7 @@
 """Batches of messages that arrive in one turn of the loop: read all, judge all, send all, then write all.
 
-A processor does the same work many times faster than many kinds of work in turn, and the peer wakes once for many
-messages instead of once for each. Under load batching saves a third of a call's cost. A message that arrives alone is
-handled at once.
+The same work done many times in a row keeps the processor's caches warm, and the peer wakes once for many messages.
+Under load batching saves a third of a call's cost. A message that arrives alone is handled at once.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final, Protocol, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 BACK_TO_BACK_S: Final = 0.00001
-"""A piece that arrives within this time after the previous one was waiting already when that was read."""
+"""Pieces that arrive within this time of the previous one count as arriving together."""
 START_BATCHING_AFTER: Final = 3
 STOP_BATCHING_AFTER: Final = 64
 """Pieces in a row that must arrive together, or alone, before batching starts, or stops."""
@@ -34,7 +33,7 @@ class Receiver(Protocol):
         """Handle bytes, in the order in which they arrived."""
 
     def give_up(self) -> None:
-        """End the connection: handling its bytes failed, which is a fault of ours."""
+        """End the connection: handling its bytes failed through a defect of ours."""
 
 
 class Batching:
@@ -96,7 +95,7 @@ class Batching:
             do(*args)
 
     def together(self, do: Callable[[], None]) -> None:
-        """Call `do` as a batch of its own, or as part of the one that runs: what it sends leaves at the end."""
+        """Call `do` as a batch of its own, or as part of the running one. Its messages leave at the end."""
         if self.running:
             do()
             return

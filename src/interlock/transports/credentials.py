@@ -1,4 +1,4 @@
-"""A credential that stands in a message, for streams that have no headers (tool registry, Bearer Token in MCP Request).
+"""Credentials inside messages, for streams that have no headers (tool registry, Bearer Token in MCP Request).
 
 The authenticator reads it, and no other part does.
 """
@@ -30,8 +30,8 @@ def header_of(auth: bytes) -> bytes:
 
 
 def check_beside(auth: bytes, headers: Mapping[bytes, bytes]) -> None:
-    """Raises AUTH_REQUIRED where a credential came beside the method, and none in the header, which is its place over
-    HTTP: a client that brings one does not mean to come without one."""
+    """Raises AUTH_REQUIRED for a credential in the message without one in the header: over HTTP the header counts, and
+    a client with a credential must not be treated as one without."""
     if auth and HEADER not in headers:
         refuse_beside(auth)
 

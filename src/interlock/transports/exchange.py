@@ -1,4 +1,4 @@
-"""The server half's contract: a transport takes requests in, a service answers them, an exchange is one of them.
+"""The contract of server halves: a transport reads requests, a service answers them, and an exchange is one of them.
 
 Everything here is called on the event loop's thread and returns at once. No task is made for a request unless the
 service makes one.
@@ -44,7 +44,7 @@ NEEDS_CLIENT: Final = "use an MCP client that supports elicitation and sampling"
 
 
 def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
-    """A client is only asked what it declared that it answers. Raises MISSING_CAPABILITY."""
+    """Check that the client declared the capability to answer a method. Raises MISSING_CAPABILITY."""
     if not dialect.capabilities.can_answer(method, params):
         raise Fault(
             "MISSING_CAPABILITY",
@@ -63,7 +63,7 @@ def unanswered(method: str, where: str) -> Fault:
 class SessionExchange(abc.ABC, Generic[S_co, C_co]):
     """One request on its way to an answer. It ends with exactly one of `result`, `fail` and `pass_failure`.
 
-    After a cancellation or a disconnect that cancels, everything sent is dropped silently.
+    After a cancellation, everything that is sent is dropped.
     """
 
     __slots__ = ("caller", "dialect", "headers", "on_cancel", "preview", "request", "session")
@@ -94,7 +94,7 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
 
     @property
     def can_answer_now(self) -> bool:
-        """Whether an answer is wanted and would reach the client now. Asked before a client is given something once."""
+        """Whether an answer is wanted and would reach the client now. Checked before a one-time answer is used up."""
         return self.open and self.reachable
 
     @property
@@ -107,9 +107,9 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
         """The good answer: the result object as JSON."""
 
     def result_list(self, head: bytes, listed: Joined) -> None:
-        """The good answer whose last member is a list: its beginning, and the list, which may have megabytes.
+        """The good answer whose last member is a list of possibly megabytes: `head` is the part before the list.
 
-        A transport that can write them one after the other copies neither.
+        A transport that can write both parts one after the other copies neither.
         """
         self.result(b"".join((head, listed.octets, b"}")))
 
@@ -119,7 +119,7 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
 
     @abc.abstractmethod
     def pass_failure(self, error: ErrorObject) -> None:
-        """The bad answer of a server behind us, as it came."""
+        """The bad answer with the unchanged error of a server behind the hub."""
 
     @abc.abstractmethod
     def notify(self, method: str, params: bytes) -> None:
@@ -144,12 +144,12 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
         return None
 
     def release_params(self) -> None:
-        """Let go of the params, which may have megabytes: they were read, and the request stays open for long."""
+        """Free the params, which may have megabytes: they were read, and the request stays open for long."""
         self.request = msgspec.structs.replace(self.request, params=EMPTY_OBJECT)
         self.preview = RequestPreview(meta=self.preview.meta)
 
     def close_stream(self) -> None:
-        """Let the client's connection go, where the client can come back for the answer."""
+        """Close the client's connection, if the client can come back for the answer."""
         return
 
     def revoke(self, fault: Fault, reason: str) -> None:
@@ -181,10 +181,10 @@ Exchange: TypeAlias = SessionExchange[TransportSession, AdmittedCaller]
 
 
 class OpenExchange(Exchange):
-    """An exchange of a transport's own, which ends when nobody wants its answer."""
+    """The exchange that a transport makes. It can be cancelled."""
 
     def cancel(self, reason: str) -> None:
-        """Its answer is no longer wanted, or nobody can give it any more."""
+        """End it without an answer, and stop the work."""
         if self.open:
             on_cancel = self.on_cancel
             self._end_without_answer()
@@ -193,10 +193,10 @@ class OpenExchange(Exchange):
 
     @abc.abstractmethod
     def _end_without_answer(self) -> None:
-        """End the request, and let go of what waits for its answer."""
+        """End the request without telling the service."""
 
     def client_gone(self) -> None:
-        """Its client has gone."""
+        """Note that the client has gone."""
         self.cancel(GONE)
 
     def abort(self, end: SessionEnd) -> None:
@@ -215,7 +215,7 @@ class SessionService(Protocol[S, C]):
         """The caller at this address. Raises AUTH_REQUIRED, AUTH_EXPIRED, ACCESS_DENIED or METHOD_NOT_FOUND."""
 
     def prepare_session(self, caller: C, dialect: Dialect) -> asyncio.Future[None] | None:
-        """Begin the work without which `open_session` would hold the loop for long. None if there is none."""
+        """Begin the slow work that `open_session` needs. None if there is none."""
 
     def open_session(self, channel: SessionChannel, caller: C, dialect: Dialect) -> tuple[S, bytes]:
         """Open a session. Returns it with the InitializeResult as JSON. Raises RESOURCE_EXHAUSTED."""
@@ -227,13 +227,13 @@ class SessionService(Protocol[S, C]):
         """Take a notification that concerns no open request."""
 
     def check_rate(self, caller: C) -> None:
-        """Raises RATE_LIMITED where nothing of the caller would be served now. Asked before much is read."""
+        """Raises RATE_LIMITED if no request of the caller would be served now. Called before a large body is read."""
 
     def count_malformed(self, caller: C) -> None:
-        """A request of the caller could not be read: it counts like any other. Raises RATE_LIMITED."""
+        """Count an invalid request for the caller's rates, like any other. Raises RATE_LIMITED."""
 
     def resume_session(self, channel: SessionChannel, id: str, caller: C) -> S | None:
-        """Go on with a session of the same caller that an earlier run of the service opened; None for any other id."""
+        """Continue a session of the same caller that an earlier run of the service opened; None for any other id."""
 
     def end_session(self, session: S, event: SessionEvent, reason: str) -> None:
         """End a session, unless it is over already. Closes its channel."""

@@ -1,5 +1,7 @@
-"""How much of the loop's time one server may take for what nobody asked it for. Answers are not counted; a server that
-says more than its share is read later, so that it is its own messages that wait."""
+"""Bounds the loop time that one server may take with messages that are no answers.
+
+A server that sends more than its share is read later, so only its own messages wait.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Final
 
 PART: Final = 0.125
 SLICE_S: Final = 0.00025
-"""The loop's time for each turn of a server that never stops: little enough that a call beside it is not delayed."""
+"""The loop time for each turn of a server that never stops sending. It hardly delays a call beside it."""
 MAX_S: Final = 0.001
 """Upper bound for the allowance that a silent server collects."""
 FIRST_S: Final = 0.00002
@@ -24,7 +26,7 @@ class Share:
         self._seen = 0.0
 
     def spend(self, seconds: float, now: float) -> float:
-        """Take some time. Gives how long to rest now: not at all while some is left, else until there is a slice."""
+        """Take some of the allowance. Returns how long to pause: 0 while some is left, else until a slice is."""
         self._left = min(self._left + (now - self._seen) * PART, MAX_S) - seconds
         self._seen = now
         return 0.0 if self._left > 0 else (SLICE_S - self._left) / PART

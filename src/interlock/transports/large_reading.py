@@ -1,4 +1,4 @@
-"""Where large messages are read: one thread beside the loop, in which no step takes long.
+"""Reads large messages in one thread beside the loop, in short steps.
 
 A conversation whose message is read here waits for it; all others continue. The number of waiting messages is bounded.
 """
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class LargeReading:
-    """The reading of one loop."""
+    """The reading thread of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -36,7 +36,7 @@ class LargeReading:
 
     @classmethod
     def here(cls) -> LargeReading:
-        """That of the running loop."""
+        """The reading thread of the running loop."""
         loop = asyncio.get_running_loop()
         found = _READING.get(loop)
         if found is None:
@@ -77,7 +77,7 @@ class LargeReading:
         self._submit(change, payload).add_done_callback(done)
 
     def _submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Hand work to the thread. Where the system gives none, the work has failed."""
+        """Hand work to the thread. The work fails where the system allows no more threads."""
         try:
             return self._thread.submit(work, *args, **kwargs)
         except OSError:

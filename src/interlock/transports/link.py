@@ -1,6 +1,7 @@
-"""The client half's contract: a link is a connection to one server, whatever the transport.
+"""The contract of client halves: a link is a connection to one server, by any transport.
 
-Callbacks come on the event loop's thread. A request ends with exactly one of `answered` and `lost`, by its deadline.
+Callbacks come on the event loop's thread. A request ends with exactly one of `on_response` and `on_lost`, by its
+deadline.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ class Outgoing(msgspec.Struct):
     introduced: bool = False
     """The params are known to carry the `_meta` of the stateless era already."""
     patience: float = 0.0
-    """The seconds until the deadline that progress starts anew."""
+    """How many seconds from now progress moves the deadline to."""
     rest: bytes | None = None
     """The second part of params in two parts: it follows the link's progress token, a member of `_meta`."""
     again: bool = False
     """Whether it may be sent twice."""
     accepts: frozenset[str] = frozenset()
-    """The notifications that name this request and that its sink takes. They move the deadline on as progress does."""
+    """The notifications naming this request that its sink accepts. They move the deadline as progress does."""
 
     def with_token(self, token: int) -> bytes:
         """The params with this progress token in them."""
@@ -61,8 +62,9 @@ class Sink(Protocol):
         """A request of the server on this request's own stream. Answer with `link.answer` or `link.refuse`."""
 
     def on_lost(self, fault: Fault) -> None:
-        """No answer will come. UPSTREAM_UNAVAILABLE: it was never sent. OUTCOME_UNKNOWN: it was, and then nothing.
-        UPSTREAM_TIMEOUT: the deadline passed, and the server was told. SESSION_UNKNOWN: the server lost the session."""
+        """No answer will come. UPSTREAM_UNAVAILABLE: the request was never sent. OUTCOME_UNKNOWN: it was sent.
+        UPSTREAM_TIMEOUT: the deadline passed, and the server was notified. SESSION_UNKNOWN: the server lost the
+        session."""
 
 
 class SessionRecovery(Protocol):
@@ -76,13 +78,13 @@ class Listener(Protocol):
     """Receives messages that belong to no request of ours."""
 
     def on_notification(self, method: str, params: bytes) -> None:
-        """A notification tied to nothing we asked."""
+        """Take a notification that belongs to no request of ours."""
 
     def on_request(self, request: Request) -> None:
-        """A request tied to nothing we asked. It must be answered."""
+        """Take a request that belongs to no request of ours. It must be answered."""
 
     def on_closed(self, fault: Fault) -> None:
-        """The link is gone for good. Called once, after every sink was told."""
+        """The link is gone for good. Called once, after all sinks."""
 
     def on_log(self, stream: str, text: str) -> None:
         """A line for the operator: output on stderr, or unreadable output on stdout."""
@@ -103,12 +105,12 @@ class Link(abc.ABC):
 
     @abc.abstractmethod
     def extend(self, handle: Id, deadline: float) -> None:
-        """Wait for an answer until then and not until the former deadline: the server waits for an answer of ours."""
+        """Change the deadline of a request, as its server waits for an answer of ours."""
 
     @abc.abstractmethod
     def hold(self, handle: Id, *, on: bool) -> None:
-        """The sink of a request takes no more notifications for now, or takes them again. Meanwhile the link leaves
-        them with the server, where no other request suffers from that."""
+        """Pause the notifications of a request, or resume them. Paused ones stay with the server, where that delays no
+        other request."""
 
     @abc.abstractmethod
     def tell(self, method: str, params: bytes) -> None:
@@ -124,7 +126,7 @@ class Link(abc.ABC):
 
     @abc.abstractmethod
     async def close(self) -> None:
-        """End it and everything that belongs to it. Every waiting sink is told first."""
+        """End the link. Every waiting sink gets `on_lost` first."""
 
     @property
     @abc.abstractmethod

@@ -1,6 +1,6 @@
-"""Both ends in one process: a `Link` straight to a `Service`, without sockets. Payloads stay the bytes they would be.
+"""A `Link` to a `Service` in the same process, without sockets. Payloads are the same bytes as on a socket.
 
-Nothing is called back from inside a call: every answer, notification and question comes in a later turn of the loop.
+Callbacks never run inside a call: every answer, notification and question comes in a later turn of the loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.conversation import NAMES_REQUEST, PROGRESS
-from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault, internal_error
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import Failure, Id, Notification, Request, Result
 
@@ -63,7 +63,7 @@ class MemoryLink(Link):
         params = outgoing.with_token(self._last) if outgoing.wants_progress else outgoing.params
         request = Request(self._last, outgoing.method, params)
         self.later(self._serve, request)
-        # Held from now on, so that a cancellation in this very turn finds it.
+        # Registered now, so that a cancellation in this turn finds it.
         self._open[request.id] = _MemoryExchange(self, request, outgoing, sink, self._caller)
         return request.id
 
@@ -197,7 +197,7 @@ class MemoryLink(Link):
             self._service.serve(exchange)
         except Exception:
             log.exception("%s could not be served", request.method)
-            exchange.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
+            exchange.fail(internal_error())
 
     def _initialize(self, request: Request) -> None:
         if self._session is not None:
@@ -273,7 +273,7 @@ class _MemoryExchange(OpenExchange):
         self._deadline = loop.call_at(outgoing.deadline, link.expire, self)
 
     def admit(self, view: RequestPreview, dialect: Dialect, session: TransportSession | None) -> None:
-        """It may be served."""
+        """Set what is known once the request was read."""
         self.preview, self.dialect, self.session = view, dialect, session
 
     @property
@@ -343,7 +343,7 @@ class _MemoryExchange(OpenExchange):
         return was_open
 
     def _extend(self) -> None:
-        """Progress gives as much time again, up to the last deadline."""
+        """Move the deadline after progress, up to the last deadline."""
         loop = asyncio.get_running_loop()
         self._deadline.cancel()
         deadline = max(self._least, min(loop.time() + self._extension, self._latest))

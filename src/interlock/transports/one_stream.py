@@ -42,7 +42,7 @@ from interlock.wire.messages import (
 )
 
 SWEEP: Final = 0.25
-"""Seconds between two looks for passed deadlines, while something waits."""
+"""Seconds between two checks of the deadlines, while requests are pending."""
 
 
 class Waiter(msgspec.Struct, eq=False):
@@ -52,7 +52,7 @@ class Waiter(msgspec.Struct, eq=False):
     outgoing: Outgoing
     sink: Sink
     least: float = 0.0
-    """It may take until then, whatever progress says."""
+    """The deadline is never earlier than this."""
     sent: bool = False
     """Whether the server may have got it, where the transport knows that of each."""
 
@@ -70,7 +70,7 @@ class OneStreamLink(Link):
         self._loop = asyncio.get_running_loop()
         self._conversation: RpcConversation[Waiter, None] = RpcConversation(limits)
         self.modern = False
-        """Whether the stateless era is spoken: the server asks nothing then, and is answered nothing."""
+        """Whether the stateless era is spoken, in which servers send no requests."""
         self._handshake: Id | None = None
         self._sweeping = False
         self._held: set[Id] = set()
@@ -83,14 +83,14 @@ class OneStreamLink(Link):
 
     @abc.abstractmethod
     def _write(self, message: bytes) -> None:
-        """Send a message that belongs to no waiting request. Nothing happens once the link is gone."""
+        """Send a message that is no request. Does nothing once the link is gone."""
 
     @abc.abstractmethod
     def _reached(self, waiter: Waiter) -> bool:
         """Whether the server may have got this request."""
 
     def _hold_stream(self, *, on: bool) -> None:
-        """Leave the server's messages unread, or go on reading. Not every transport can."""
+        """Pause reading the server's messages, or resume it. Not every transport can."""
 
     @property
     def pending(self) -> int:
@@ -114,7 +114,7 @@ class OneStreamLink(Link):
         self._check_held()
 
     def _check_held(self) -> None:
-        """Hold the stream while every open request is held: no request waits for the client of another."""
+        """Pause the stream only while every open request is paused, so that no request waits for another's client."""
         held, waiting = self._held, self._conversation.waiting
         if held:
             held.intersection_update(waiting)
@@ -166,7 +166,7 @@ class OneStreamLink(Link):
     # Messages of the server.
 
     def _take(self, message: Message) -> bool:
-        """One message, handed to whom it concerns. Returns whether somebody waited for it."""
+        """Hand a message to its receiver. Returns whether one waited for it."""
         match self._conversation.take(message):
             case Answered(waiter, answer):
                 waiter.sink.on_response(answer)
@@ -257,7 +257,7 @@ class OneStreamLink(Link):
         return True
 
     def _lose_all(self, fault: Fault) -> None:
-        """The stream is gone, and with it everyone's answer."""
+        """End all pending requests: the stream is gone."""
         self._fault = fault
         for waiter in self._conversation.abandon():
             name = "OUTCOME_UNKNOWN" if self._reached(waiter) else "UPSTREAM_UNAVAILABLE"
@@ -266,7 +266,7 @@ class OneStreamLink(Link):
 
 
 def sendable(payload: bytes) -> bytes:
-    """The payload on one line. Raises INVALID_PARAMS for what is not UTF-8."""
+    """The payload on one line. Raises INVALID_PARAMS if it is not UTF-8."""
     try:
         return one_line(payload)
     except UnicodeDecodeError:

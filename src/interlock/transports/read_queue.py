@@ -1,10 +1,9 @@
-"""A bound for reading in each turn of the loop, over all connections: the rest waits, and is read in rotation.
-
-Large bodies are read in the order in which they began, every other time: in rotation all would be half read at once,
-and held in memory together.
+"""Bounds the reading of all connections in each turn of the loop. Connections with more to read take turns.
 
 The first piece of a read is handled at once, so a peer that sends one message at a time never waits here. Connections
-with more to read share `TURN_S` of each turn. So a call beside them waits for that long, however many they are.
+with more to read share `TURN_S` of each turn, so a call beside them waits no longer than that.
+
+Every second turn goes to the large body that began first: taking turns, all large bodies would be in memory half read.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from weakref import WeakKeyDictionary
 TURN_S: Final = 0.001
 """The loop's time for all connections with more to read, in each turn."""
 PIECE_BYTES: Final = 1024
-"""Bytes that are read before the time is looked at. So few hold no more requests than may wait on a connection."""
+"""Bytes that are read between two looks at the clock. They hold no more requests than may wait on a connection."""
 
 
 class QueuedReader(Protocol):
@@ -28,7 +27,7 @@ class QueuedReader(Protocol):
         """Read a little more. It adds itself again where that was not all."""
 
     def give_up(self) -> None:
-        """End the connection: reading failed, which is a fault of ours."""
+        """End the connection: reading failed through a defect of ours."""
 
 
 class ReadQueue:

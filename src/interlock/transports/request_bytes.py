@@ -1,7 +1,7 @@
-"""Bytes that open requests hold: how many there may be on all connections that have a count in common, and per owner.
+"""Bounds the bytes of open requests, per owner and over all connections that share a count.
 
-An owner may hold as much as is still free, so that some is left for the next one. A lone request may have all of it:
-otherwise one of more than half of the bound would be refused for ever.
+An owner may hold as much as is still free, so that some is left for the next one. A single request may hold all of it:
+otherwise a request over half of the bound would always be refused.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 SMALL: Final = 4 * 1024
 """Requests up to this size do not count: their number is bounded."""
 COPIES: Final = 3
-"""How often the bytes of a small request count until it is answered: its body, its params and its arguments are held,
-and for a part of the time the message to the server."""
+"""How often the bytes of a small request count: its body, its params and its arguments are in memory, and for a while
+the message to the server."""
 
 
 def full() -> Fault:

@@ -1,6 +1,6 @@
-"""Names to addresses, off the loop, within a time and remembered for a short while. And the guard of our own requests.
+"""Resolves names in threads, with a timeout and a short cache, and judges addresses before the hub connects to them.
 
-A caller must connect to an address that was judged, not to the name: `checked` gives both together.
+A caller must connect to a judged address, never to the name: `checked` returns both together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from interlock.transports.http.client.origin import Origin, split_url
 from interlock.wire.errors import Fault
 
 KEPT_S: Final = 30.0
-"""How long an answer is believed; also that there is none."""
+"""How long an answer is kept, also the answer that there is none."""
 WITHIN_S: Final = 3.0
 MAX_NAMES: Final = 1024
 MAX_AT_ONCE: Final = 32
@@ -69,7 +69,7 @@ class Resolver:
             asking.cancel()
 
     async def _ask(self, name: str) -> tuple[str, ...]:
-        """The system's answer, from a thread that does not keep the process alive: it may take as long as it likes."""
+        """The system's answer, from a daemon thread: it may take long, and must not keep the process alive."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[str, ...]] = loop.create_future()
 
@@ -137,9 +137,9 @@ def guarded(resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Callable[[Or
 
 
 def guarded_for(url: str, resolver: Resolver) -> Callable[[Origin], Awaitable[str]]:
-    """The same for an address that the operator wrote, which may be a private one, and for nothing but that address.
+    """The same for an address in the operator's configuration, which may be private, and for that address only.
 
-    Addresses that hand out a machine's credentials stay refused. Raises INVALID_PARAMS for what is no address.
+    Addresses that hand out a machine's credentials stay refused. Raises INVALID_PARAMS for an invalid URL.
     """
     origin, _ = split_url(url)
     return guarded(resolver, UrlRules(ports=(origin.port,), allowed_names=(origin.host,), networks=_ALL_NETWORKS))

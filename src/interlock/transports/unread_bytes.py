@@ -1,8 +1,7 @@
-"""Bytes that were written to clients and not read by them: how many there may be over all connections, and per owner.
+"""Bounds the bytes that were written to clients and not read by them, per owner and over all connections.
 
-An owner is an admitted caller with a key, else an address: a key that nobody checked names no owner. Beyond a bound
-connections are closed: of the owner that is over its bound, or that holds most, and first the one whose client read
-longest ago.
+An owner is an admitted caller with a key, else an address: an unchecked key names no owner. Beyond a bound the hub
+closes connections of the owner that is over its bound or holds the most, first the one whose client read longest ago.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import msgspec
 from interlock.transports.violation_log import SPELLED_OUT
 
 MAX_LOOKS: Final = 64
-"""How many connections are looked at anew before others are closed. Each is looked at once a second in any case."""
+"""How many connections are measured again before one is closed. Each is measured once a second in any case."""
 
 _log = logging.getLogger(__name__)
 

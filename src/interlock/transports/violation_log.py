@@ -1,4 +1,4 @@
-"""Faults of a peer: each is counted, and the operator reads of a few, not of a million."""
+"""Counts the protocol violations of a peer, and reports some of them to the operator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ViolationLog:
         self.counts: Counter[str] = Counter()
 
     def report(self, kind: str, text: str) -> None:
-        """Count a fault, and report it where there were few."""
+        """Count a violation. The first ones are reported in full, then every thousandth."""
         self.counts[kind] += 1
         count = self.counts[kind]
         if count <= SPELLED_OUT:

@@ -1,8 +1,8 @@
 """The server half of one WebSocket, after its upgrade: frames in, frames out, bounded both ways.
 
-`websockets` reads and writes the frames; this class has the I/O. A frame for many is made once, by `text_frame`. A peer
-that leaves too much unread is told why and cut off. Frames that bring nothing to the receiver have a share of the
-loop's time (`fairness.py`); beyond that the rest waits in the peer's own connection. So no peer slows those beside it.
+`websockets` reads and writes the frames; this class has the I/O. A frame for many peers is made once, by `text_frame`.
+A peer that leaves too much unread is disconnected with a reason. Frames that complete no message have a share of the
+loop's time (`fairness.py`); beyond it the peer's bytes wait in its own connection, so no peer slows the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WebSocketBounds(msgspec.Struct, frozen=True):
     unread_bytes: int = 4 * 1024 * 1024
     """Written to the peer and not yet taken by it."""
     ping_s: float = 20.0
-    """A peer that was silent for so long is asked whether it is still there; after as long again it is gone."""
+    """A peer that was silent for this long gets a ping. After the same time again its connection is closed."""
     linger_s: float = 2.0
     """How long a peer has to read why its connection ends."""
 
@@ -129,7 +129,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._read_on()
 
     def sweep(self, now: float) -> None:
-        """Ask a silent peer whether it is there, and end one that does not answer or does not read."""
+        """Send a silent peer a ping, and disconnect one that does not answer or does not read."""
         if self._closing:
             self._ping_sent_at = self._ping_sent_at or now
             if now - self._ping_sent_at > self._bounds.linger_s:
@@ -324,7 +324,7 @@ class WebSocketConnection(asyncio.Protocol):
             self.transport.close()
 
     def _drop(self) -> None:
-        """Let go of all that was received."""
+        """Drop all bytes that were received."""
         self._undelivered = self._parts = None
         self._frames = Frames()
         if self._resting is not None:

@@ -1,4 +1,4 @@
-"""How much one HTTP face takes from outside, and how long it waits for it."""
+"""Bounds and waiting times of one HTTP listener."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class HttpBounds(msgspec.Struct, frozen=True):
     """All bytes that are kept for replay, over all sessions. Beyond that the caller with the most loses some."""
 
     def for_messages(self, size: int) -> HttpBounds:
-        """The same, with space for two messages of this size, the largest that is allowed, for each caller."""
+        """The same bounds with space for two messages of the largest size for each caller."""
         return msgspec.structs.replace(
             self,
             held_bytes=max(self.held_bytes, 2 * size),
@@ -83,7 +83,7 @@ class HttpBounds(msgspec.Struct, frozen=True):
 
     @property
     def resolution_s(self) -> float:
-        """How often the waiting times are looked at."""
+        """How often the waiting times are checked."""
         waits = (self.head_s, self.body_s, self.idle_s, self.stall_s, self.linger_s, self.keep_alive_s)
         return min(1.0, min(waits) / 4)
 

@@ -1,4 +1,4 @@
-"""A head without its length: heads that are alike differ in that alone."""
+"""Cuts the Content-Length out of a head, so that heads that differ in it alone can be compared."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SIZE: Final = len(_MARKS[0])
 
 
 def cut_length(head: bytes) -> tuple[bytes, int] | None:
-    """The head without the digits of its Content-Length, and what they say; None where they are not plainly there.
+    """The head without the digits of its Content-Length, and their value; None where there is no plain one.
 
-    No value of a header holds a line's end, so what looks like the line of the length is that line.
+    No header value contains a line break, so a line that looks like the Content-Length is it.
     """
     at = head.find(_MARKS[0])
     if at < 0:

@@ -1,7 +1,6 @@
-"""The bytes of one connection, which are read a piece at a time: the rest waits, and meanwhile the socket is not read.
+"""Reads the bytes of one connection a piece at a time. While bytes wait, the socket is not read.
 
-Connections of clients and connections to servers are read alike. Nothing more is read from the socket while bytes wait,
-whoever asks for it.
+Both halves of HTTP use it: connections of clients, and connections to servers.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ class PieceReader(Protocol):
     """Reads the bytes of one connection."""
 
     def read_piece(self, data: bytes, at: int) -> int:
-        """Read a piece of `data` from there on. Gives where the next one begins: the end where the rest is dropped."""
+        """Read a piece of `data` from there on. Returns where the next one begins; the end if the rest is dropped."""
 
     def must_wait(self) -> bool:
         """Whether the next piece waits. Asked before every piece but the first of `data`."""
@@ -38,7 +37,7 @@ class PacedReading:
         """Bytes that were received and not read yet."""
 
     def read(self, data: bytes, reader: PieceReader) -> None:
-        """Have received bytes read, behind those that wait: as many pieces as may be read now."""
+        """Read received bytes, behind those that wait: as many pieces as may be read now."""
         if self.waiting:
             self.hold(data, reader)
             return
@@ -59,7 +58,7 @@ class PacedReading:
         reader.on_waiting()
 
     def read_waiting(self, reader: PieceReader) -> None:
-        """Have the bytes read that wait, and then the socket again if that was all."""
+        """Read the bytes that wait, and then the socket again if none are left."""
         data, self.waiting = self.waiting, b""
         self.read(data, reader)
         if not self.waiting:

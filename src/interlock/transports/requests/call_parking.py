@@ -1,8 +1,8 @@
 """Calls that wait for a client's answers in the stateless era, and the tokens that lead back to them.
 
-A parked call stays what it is, a coroutine or a live call to another server; nothing is run twice. Its `requestState`
-is sealed and names this process, the call, the round, and a digest of who asked for what, so it opens nothing for
-anyone else, for any other request or after a restart (2026-07-28, Multi Round-Trip Requests: Server Requirements).
+A parked call goes on as it is, a coroutine or an open call to another server; nothing runs twice. Its `requestState`
+is sealed and names this process, the call, the round, and a digest of the caller and the request. So it is valid
+neither for another caller or request nor after a restart (2026-07-28, Multi Round-Trip Requests: Server Requirements).
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class CallParking:
             parked.timer = None
 
     def keep(self, parked: ParkedCall, size: int) -> None:
-        """The call is over; its outcome stays for one more time to live, for a retry whose answer was lost. Where there
-        is no room for it, the oldest of those make some."""
+        """Keep the outcome of a finished call for a while, for a client that lost the answer and retries. The oldest
+        outcomes make room for it."""
         self.stop_clock(parked)
         self._finished[parked.id] = parked
         if not self._hold(parked, size):
@@ -160,8 +160,7 @@ class CallParking:
     def find(self, state: str, binding: bytes) -> tuple[ParkedCall, int]:
         """The call that a retry means, and the round it answers. Raises REQUEST_STATE_REFUSED.
 
-        Unknown, altered, expired, another's and another request's all get the same words: they say nothing about
-        what exists.
+        The message is the same for an unknown, altered, expired or foreign state, so it does not tell what exists.
         """
         claim = self._read(state)
         if (

@@ -1,7 +1,7 @@
 """Callbacks that wait for a client's answer, by their ids (MGP, Callback Requests).
 
-An answer counts once, from the owner of the call, while the callback is open. The same answer again is as good as the
-first, so that a client that lost our answer may repeat its own.
+An answer counts once, from the owner of the call, while the callback is open. A repetition of the same answer is
+accepted too, so that a client that lost our answer may send it again.
 """
 
 from __future__ import annotations
@@ -63,5 +63,5 @@ class OpenCallbacks:
 
 
 def new_id() -> str:
-    """An id for a callback that nobody can guess."""
+    """An id for a callback that cannot be guessed."""
     return f"cb-{secrets.token_urlsafe(16)}"

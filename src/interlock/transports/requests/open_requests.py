@@ -45,7 +45,7 @@ class OpenRequests(Generic[W]):
                 del self._works[key]
 
     def find(self, exchange: Exchange, id: Id) -> W | None:
-        """The work that a client means by this id; None where that is nobody's or not certain."""
+        """The work that a client means by this id; None if there is none, or more than one."""
         works = self.candidates(exchange, id)
         return works[0] if len(works) == 1 else None
 
@@ -55,5 +55,5 @@ class OpenRequests(Generic[W]):
 
 
 def _key(exchange: Exchange, id: Id) -> Key:
-    # An id in words is another than the same digits as a number.
+    # The text "1" and the number 1 are different ids.
     return exchange.conversation or exchange.caller.owner, id

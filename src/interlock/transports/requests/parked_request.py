@@ -1,7 +1,7 @@
-"""A request of the stateless era that is answered with a question and goes on when the client repeats it.
+"""A request of the stateless era that is answered with questions and continues when the client repeats it.
 
-One or more open questions make a round: the waiting request is answered with `input_required`, and its work goes on.
-The same retry again joins the first. A different retry of a round that was answered already is refused.
+One or more open questions make a round: the waiting request is answered with `input_required`, and its work continues.
+A repeated retry joins the first. A different retry of an answered round is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEPT_BYTES: Final = 64 * 1024
 
 
 class Unfit(ValueError):
-    """An answer that is well-formed and yet not what was asked for."""
+    """An answer is well-formed, but does not fit the question."""
 
 
 class _Question(msgspec.Struct):
@@ -144,8 +144,8 @@ class ParkedRequest(abc.ABC):
     def pose(
         self, method: str, params: bytes, read: Callable[[bytes], object], key: str | None = None
     ) -> asyncio.Future[object]:
-        """Ask the client, with whatever else is asked at the same time. The answer is what `read` makes of it; where
-        that raises `Unfit`, the client is asked again."""
+        """Ask the client, together with other questions of the same moment. `read` decodes the answer; if it raises
+        `Unfit`, the client is asked again."""
         if key is None:
             self._made_keys += 1
             key = f"{method.partition('/')[0]}-{self._made_keys}"

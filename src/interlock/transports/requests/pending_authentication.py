@@ -1,4 +1,4 @@
-"""The caller is not known yet. A request that can wait is tried again when it is; others are told to come back."""
+"""Raised while a caller is being authenticated. A request that can wait is handled again afterwards."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
 
 _LOOKS: Final = 2_000
-"""How many sessions are looked at for one that can give its place. More would hold the loop for too long."""
+"""How many sessions are examined for one that can give its place. More would block the loop for too long."""
 _SPARE: Final = 64
 
 

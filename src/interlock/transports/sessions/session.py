@@ -30,7 +30,7 @@ class AdmittedCaller(Protocol):
 
     @property
     def owner(self) -> str:
-        """Whose sessions, streams and handles these are. Another owner's are unknown to this caller."""
+        """The owner of its sessions, streams and handles. Those of another owner are unknown to this caller."""
 
 
 class ClientAnswer(asyncio.Future[bytes]):
@@ -56,7 +56,7 @@ class SessionEnd(msgspec.Struct, frozen=True):
         if method in IDEMPOTENT:
             return Fault("SERVER_DRAINING", self.reason, hint="send the request again", retry_after_ms=BACK_MS)
         message = f"{self.reason}, and whether this was carried out is unknown"
-        return Fault("OUTCOME_UNKNOWN", message, hint="look before you repeat it")
+        return Fault("OUTCOME_UNKNOWN", message, hint="check its effect before you repeat it")
 
 
 SERVER_STOPS: Final = SessionEnd(SessionEvent.SHUT_DOWN, "the server is shutting down")
@@ -134,7 +134,7 @@ class TransportSession:
             self.step(SessionEvent.CONFIRM)
 
     def detach(self) -> None:
-        """Let go of the channel of an ended session: the two would keep each other."""
+        """Drop the channel of an ended session, to break the reference cycle."""
         self.channel = _CLOSED
 
     def notify(self, method: str, params: bytes) -> None:

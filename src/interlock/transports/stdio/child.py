@@ -1,7 +1,7 @@
-"""A child process whose start does not hold up the event loop: a thread starts it, then the loop takes over its pipes.
+"""A child process whose start does not block the event loop: a thread starts it, then the loop takes over its pipes.
 
-An event loop's own start forks on the loop's thread, which takes longer the more memory the process has. `subprocess`
-in a thread uses `vfork`, and waits for the program to be found and loaded where nobody else waits.
+`loop.subprocess_exec` forks on the loop's thread, which takes longer the more memory the process has. `subprocess` in
+a thread uses `vfork`, and waits there until the program is found and loaded.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if sys.platform == "win32":
 Started: TypeAlias = subprocess.Popen[bytes] | ContainedProcess
 
 THREADS: Final = 4
-"""So many programs are loaded at once. One that lies on a slow disk keeps one thread, not the others."""
+"""How many programs are loaded at once. A program on a slow disk blocks one thread only."""
 
 STARTERS: Final = WorkerThreads(THREADS, "start-process")
 
 
 class Child(asyncio.SubprocessTransport):
-    """A running child, as `loop.subprocess_exec` would give it. Made by `start`."""
+    """A running child, with the interface of `loop.subprocess_exec`. Made by `start`."""
 
     def __init__(self, popen: Started, protocol: asyncio.SubprocessProtocol) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class Child(asyncio.SubprocessTransport):
             happened()
 
     def _give_up(self) -> None:
-        """Nobody wants it any more, and nobody has it yet."""
+        """End a child whose starter was cancelled."""
         self._early = []
         _kill(self._popen)
         self.close()
@@ -186,7 +186,7 @@ class Child(asyncio.SubprocessTransport):
         self._tell_exit()
 
     def _tell_exit(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.happened, self._exit)
 
     def _exit(self) -> None:

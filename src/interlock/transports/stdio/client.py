@@ -35,7 +35,7 @@ from interlock.wire.messages import (
 from interlock.wire.names import may_spell
 
 HUNG_UP: Final = 1.0
-"""Seconds between a closed stream and the end, in which a server that is exiting can exit."""
+"""Seconds that a server that closed a stream has to exit by itself."""
 
 WRITE_BYTES: Final = 16 * 1024 * 1024
 """How many bytes may wait for the server to read them. Beyond, requests are refused; at twice that, the server is
@@ -173,7 +173,7 @@ class StdioLink(OneStreamLink):
     def ended(self, code: int | None) -> None:
         self._batching.settle()
         if self.output.reading:
-            # Its last message may be a large one, which still answers somebody.
+            # Its last message may be a large one that is still being read, and may be an answer.
             self._exit_code, self._exit_pending = code, True
             return
         for line in self._stderr.finish():
@@ -252,7 +252,7 @@ class StdioLink(OneStreamLink):
 
     def _exit_fault(self, code: int | None) -> Fault:
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
-        # A process that a signal ends from outside says nothing of it: its last lines are about something else.
+        # The last lines of a process that was ended by a signal do not explain its end.
         last = "" if code in _SILENT_ENDS else "; ".join(self._stderr.last[-3:])
         return Fault("UPSTREAM_UNAVAILABLE", f"the server {how}", data={"exit_code": code}, operator_text=last)
 

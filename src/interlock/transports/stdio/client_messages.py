@@ -1,6 +1,6 @@
 """Reads the messages of one client on a stream, in both eras, and has each request answered.
 
-Every message that asks for something gets exactly one answer, however bad it was. The stream only carries bytes.
+Every request gets exactly one answer, also an invalid one. The stream only carries bytes.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class ClientMessages:
         self._session: TransportSession | None = None
 
     def serve(self, request: Request, batch: StreamBatch | None = None) -> None:
-        """Have a request answered. It is owed an answer from here on."""
+        """Have a request answered."""
         modern = False
         try:
             view = preview(request.params)
@@ -217,7 +217,7 @@ class ClientMessages:
             waiter.cancel()
         for exchange in exchanges:
             exchange.cancel("the connection was closed")
-        # The stream and the session refer to this object. Without them it is freed now, and not by the collector.
+        # Break the reference cycles with the stream and the session, so that this object is freed now.
         self._stream, self.channel = _ClosedStream(), None
         session, self._session = self._session, None
         if session is not None:
@@ -336,7 +336,7 @@ class ClientMessages:
         self._service.on_notification(self._caller if session is None else session.caller, session, notification)
 
     def _replace_caller(self, before: AdmittedCaller, caller: AdmittedCaller) -> None:
-        """The service has found out more about the caller of this stream."""
+        """Use the caller that the service has found for this stream from now on."""
         if self._session is not None:
             if self._session.caller is before:
                 self._session.caller = caller

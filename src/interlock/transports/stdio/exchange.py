@@ -15,7 +15,7 @@ from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import AdmittedCaller, OpenExchange, Service, TransportSession
 from interlock.transports.request_bytes import SMALL, full
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import ErrorObject, Fault, internal_error
 from interlock.wire.large import Read
 from interlock.wire.messages import Id, Request, encode_failure, encode_id, one_line
 from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED
@@ -132,7 +132,7 @@ class StreamExchange(OpenExchange):
             service.serve(self)
         except Exception:
             _log.exception("%s could not be served", self.request.method)
-            self.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
+            self.fail(internal_error())
 
     def result(self, result: bytes) -> None:
         if type(result) is not Read and (not result.isascii() or LINE_FEED in result or CARRIAGE_RETURN in result):
@@ -178,7 +178,7 @@ class StreamExchange(OpenExchange):
         return waiter
 
     def release_params(self) -> None:
-        """Let go of the params. Their bytes count no more."""
+        """Free the params. Their bytes count no more."""
         super().release_params()
         self._release()
 

@@ -1,4 +1,4 @@
-"""Processes that a server started in sessions of their own, and left behind: found by a mark in their environment.
+"""Ends processes that a server started in other sessions and left behind. A mark in their environment identifies them.
 
 A process group ends with one signal, but a process that calls `setsid` has left it. Children of a server inherit its
 environment, so each server gets a mark of its own there. The hub ends every process with the mark of a server that has
@@ -28,13 +28,13 @@ ROUNDS: Final = 5
 """How often to look again: something may have been started while we looked."""
 
 RUN_LENGTH: Final = 16
-"""So many characters of a mark name the run."""
+"""How many characters of a mark name the run."""
 
 RESTING: Final = 4
-"""To look through all processes takes time of a core, the more there are: so much longer is the pause after it."""
+"""The pause after a look through all processes, as a multiple of its duration."""
 
 HANDLES: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
-"""Whether a process can be held on to, so that its number cannot become another's meanwhile."""
+"""Whether the system has process handles, so that a process id cannot become another's meanwhile."""
 
 if sys.platform == "win32":
     _KILL = signal.SIGTERM  # nothing is marked there, and nothing is looked for
@@ -64,7 +64,7 @@ MARKS: Final = Marks()
 
 
 class OrphanProcesses:
-    """Ends what is left of servers that have gone. All that wait are looked for in one go, in a thread of its own."""
+    """Ends the processes that ended servers left behind. One look in a thread serves all marks that wait."""
 
     def __init__(self, carriers: Callable[[], Iterator[tuple[int, bytes]]]) -> None:
         self._carriers = carriers
@@ -74,7 +74,7 @@ class OrphanProcesses:
         self._not_before = 0.0
 
     def end(self, mark: str) -> Future[None]:
-        """Done when nothing carries the mark any more."""
+        """End the processes with a mark. The future is done when none is left."""
         mine = mark.encode()
         with self._adding:
             self._marks.add(mine)
@@ -82,7 +82,7 @@ class OrphanProcesses:
 
     def _look_for(self, mine: bytes) -> None:
         if mine not in self._marks:
-            return  # it was looked for together with one before it
+            return  # an earlier look included it
         time.sleep(max(0.0, self._not_before - time.monotonic()))
         with self._adding:
             marks, self._marks = self._marks, set()
@@ -138,7 +138,7 @@ def _parent_of(pid: int) -> int:
 
 
 def end_processes(pids: list[int], number: int) -> None:
-    """Signal them, and wait until they are gone or patience is at its end."""
+    """Signal processes, and wait for their end for at most `PATIENCE_S`."""
     watched = []
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 """One server process: started in a session of its own, ended with everything it started.
 
-Knows bytes and signals, nothing of messages.
+It knows bytes and signals, not messages.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return 0 if self.stdin.is_closing() else self.stdin.get_write_buffer_size()
 
     def read(self, fd: int, *, on: bool) -> None:
-        """Go on reading one of its streams, or leave what it writes there in the pipe."""
+        """Resume reading one of its streams, or leave its output in the pipe."""
         pipe = cast(asyncio.ReadTransport | None, self._transport.get_pipe_transport(fd))
         if pipe is None or pipe.is_closing():
             return

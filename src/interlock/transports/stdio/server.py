@@ -28,8 +28,8 @@ from interlock.wire.messages import plain_request
 from interlock.wire.ndjson import SLICE, LineReader, Oversize
 
 HELD_BYTES: Final = 1024 * 1024
-"""How much is kept for a client that does not read before notifications are dropped. Answers never are, but for those
-of a client that is cut off (`unread_bytes.py`)."""
+"""Unread bytes of a client above which notifications are dropped. Answers are dropped only with the connection
+(`unread_bytes.py`)."""
 
 DRAIN_BYTES: Final = 64 * 1024
 """More unwritten bytes than this are written at once, to see whether the client keeps up."""
@@ -180,7 +180,7 @@ class StdioServer(asyncio.Protocol):
         return bool(self._messages.owed or self._pieces)
 
     def on_closed(self, callback: Callable[[], None]) -> None:
-        """Call this when the conversation is over."""
+        """Call `callback` when the conversation is over."""
         self._closed.add_done_callback(lambda _: callback())
 
     async def wait_closed(self) -> None:
@@ -265,7 +265,7 @@ class StdioServer(asyncio.Protocol):
                         return
                 pieces.popleft()
         except Exception:
-            self.close()  # a fault of ours; the rest could not be taken either
+            self.close()  # a defect of ours: the other lines would fail too
             raise
         finally:
             self._flushing = False

@@ -1,7 +1,7 @@
-"""The lines that a server process writes to its stdout: read fairly, and bounded however the server misbehaves.
+"""Reads the lines that a server process writes to its stdout, bounded for any behaviour of the server.
 
-Unreadable lines are reported; a flood of them ends the server. A server that says much that nobody asked for is read
-more slowly, so that it never takes more than its share of the loop.
+Unreadable lines are reported; a flood of them ends the server. A server that sends many messages without a request is
+read more slowly, so that it never takes more than its share of the loop.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ TURN_S: Final = 0.001
 
 BAD_LINES: Final = 1_000
 BAD_BYTES: Final = 10 * 1024 * 1024
-"""How much rubbish in a row, without one message in it, is a flood."""
+"""This many bytes in a row without one message count as a flood."""
 LONG_LINES: Final = 8
-"""A line this many times too long counts as one without an end. Its answer fails as soon as it is too long; other
-requests to this server do not suffer from it."""
+"""A line this many times over the limit counts as endless. The request that it answers fails as soon as the line is
+over the limit; other requests to this server continue."""
 
 
 class Taker(Protocol):
@@ -85,13 +85,13 @@ class ServerLines:
         self._bad_bytes = 0
         self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
         self._unasked = False
-        """Whether the last message was one that nobody asked for."""
+        """Whether the last message answered no request."""
         self._later: deque[tuple[Iterator[bytes | Oversize] | None, bytes]] = deque()
         """Pieces of bytes that are not read yet, while the server rests. Of a piece that is read in part, its lines."""
         self.reading = False
         """Whether a large message is being read; the lines behind it wait."""
         self.paused = False
-        """Whether nobody takes more from the server for now."""
+        """Whether reading is paused because no receiver takes more."""
         self.exited = False
         """Whether the server has exited: its last lines are read without a rest."""
 
@@ -120,7 +120,7 @@ class ServerLines:
             self._link.read(on=True)
 
     def hold(self, *, on: bool) -> None:
-        """Leave the server's lines unread, or go on reading."""
+        """Pause reading the server's lines, or resume it."""
         if on is self.paused or self.exited:
             return
         self.paused = on
@@ -146,7 +146,7 @@ class ServerLines:
         ends = thread_time() + TURN_S
         for line in lines:
             if self._lines.blank_bytes != blank_bytes:
-                # Nobody asked for blank lines, however many there are between two messages.
+                # Blank lines count as messages without a request.
                 blank_bytes, self._unasked = self._lines.blank_bytes, True
             try:
                 if isinstance(line, Oversize):
@@ -162,7 +162,7 @@ class ServerLines:
                     else:
                         self._bad_lines = self._bad_bytes = 0
                         waiter[0].sink.on_response(answer)
-            except Exception as cause:  # a fault of one receiver must not cost the next message
+            except Exception as cause:  # a failing receiver must not cost the next message
                 self._report(cause)
             if self._bad_lines > BAD_LINES:
                 break  # one read can hold many thousands more, and everyone else would wait for them
@@ -190,7 +190,7 @@ class ServerLines:
             self._too_long((self._head,))
         limit = LONG_LINES * self._limits.message_bytes if self._lines.skipping else self._bad_limit
         if self._bad_bytes > limit or self._bad_lines > BAD_LINES:
-            link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
+            link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with lines that are not messages"))
         return True
 
     def _go_on(self) -> None:
@@ -237,7 +237,7 @@ class ServerLines:
                 self._unasked = isinstance(message, Notification | Request)
                 if self._link.take(message):
                     self._unasked = False
-            except Exception as cause:  # a fault of one receiver must not cost the next message
+            except Exception as cause:  # a failing receiver must not cost the next message
                 self._report(cause)
 
     def _report(self, cause: Exception) -> None:
@@ -248,7 +248,7 @@ class ServerLines:
         self._link.complain("line", f"{bad.message}: {printable(line[:200])}")
         text = bad.part or line
         if bad.id is not None and (bad.asks or (len(text) <= LARGE and names_method(text))):
-            # A request of its own that cannot be taken. Its ids are not ours.
+            # An invalid request of the server. Its ids are not ours.
             self._link.refuse_unread(bad)
             return
         for id_ in ids_in(text, bad.id):

@@ -1,7 +1,7 @@
-"""A server's stderr, cut into lines for the operator. Bounded per line, per second, in memory and in time.
+"""Splits a server's stderr into lines for the operator. Bounded per line, per second, in memory and in time.
 
-Cutting costs little however many lines come. Making a line printable costs more, so lines wait for that until the loop
-has time, and lines that nobody sees are never made printable.
+Splitting is cheap. Making a line printable costs more, so lines wait until the loop has time, and dropped lines are
+never made printable.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class StderrLines:
         self._hold(rest)
 
     def lines(self) -> Iterator[str]:
-        """The lines for the log. A caller may stop at any of them, and go on later. One that only sets colours is empty
-        here: it took as long as any other."""
+        """The lines for the log. A caller may stop at any of them, and continue later. A line that only sets colours
+        is returned as an empty one, since it took as long as any other."""
         while self._waiting:
             line, cut = self._waiting.popleft()
             self._waiting_bytes -= len(line)

@@ -1,5 +1,5 @@
-"""A process's own standard streams as transports. While they are open, nothing else can write to standard output: the
-output of tools and of their child processes goes to standard error."""
+"""The standard streams of this process as transports. While they are open, the output of tools and of their child
+processes goes to standard error."""
 
 from __future__ import annotations
 
@@ -61,10 +61,8 @@ class _WriterEvents(asyncio.BaseProtocol):
 
 @contextlib.contextmanager
 def _own_streams() -> Iterator[tuple[int, int]]:
-    """Private copies of standard input and output; the public ones become nothing and standard error.
-
-    They stay so: text printed after the end is no message either.
-    """
+    """Private copies of standard input and output. The public input is empty from then on, and the public output goes
+    to standard error, also after the end: printed text is no message."""
     sys.stdout.flush()
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)

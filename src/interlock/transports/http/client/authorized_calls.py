@@ -1,7 +1,7 @@
 """Requests of a link that wait for an access token: before they are sent, or after the server refused them.
 
-A request that a server refused with 401 or 403 had no effect, so it may be sent again. The wait asks nobody: a login
-that needs a person raises LOGIN_REQUIRED, and the request ends with it.
+A request that a server refused with 401 or 403 had no effect, so it may be sent again. No person is asked meanwhile: a
+login that needs one raises LOGIN_REQUIRED, and the request ends with it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Authorization(Protocol):
         """Renew the value if it is due, once for all who wait. Raises a `Fault`."""
 
     async def refused(self, refused: UnauthorizedCall) -> None:
-        """Get a value in the place of one that the server refused. Raises LOGIN_REQUIRED where only a person can."""
+        """Replace a value that the server refused. Raises LOGIN_REQUIRED where only a person can."""
 
 
 class CallSender(Protocol):
@@ -156,7 +156,7 @@ class AuthorizedCalls:
         self._sender.send_stream(standing, last_event_id)
 
     async def _try_to_renew(self) -> None:
-        """Renew the token. Without one the message is sent all the same: the server refuses it, and that is counted."""
+        """Renew the token. If that fails, the message is sent without: the server refuses it, and that is counted."""
         try:
             await self._authorization.renew()
         except Exception as cause:
@@ -171,10 +171,7 @@ class AuthorizedCalls:
 
 
 def _fault_of(cause: Exception) -> Fault:
-    """The fault that ends a request. Every request is answered, also when a login fails in a way nobody foresaw.
-
-    A login's fault may hold what servers said: issuers, addresses, reasons.
-    """
+    """The fault that ends a request whose login failed. It may quote text of servers: issuers, addresses, reasons."""
     if isinstance(cause, Fault):
         return cause.quoting()
     _log.error("a token could not be renewed", exc_info=cause)

@@ -25,7 +25,7 @@ HEAD_BYTES: Final = 64 * 1024
 HEADERS: Final = 128
 
 PIECE_BYTES: Final = 4 * 1024
-"""How much of a response is read before the time it took is counted."""
+"""Bytes of a response that are read between two measurements of the time."""
 
 KNOWN_HEADS: Final = 16
 KNOWN_LENGTHS: Final = 64
@@ -85,7 +85,7 @@ class Owner(Protocol):
 
 
 class HttpChannel(asyncio.Protocol):
-    """One connection. The parser's callbacks take notes, which are handed over when the parser has returned."""
+    """One connection. The parser's callbacks only store what they get; it is handed over when the parser returns."""
 
     def __init__(self, pool: Owner) -> None:
         self.pool = pool
@@ -109,16 +109,16 @@ class HttpChannel(asyncio.Protocol):
         self._until_eof = False
         self._is_stream = False
         self._more = False
-        """Whether more has come than what is being read: then the end of a response is not the end of what was sent."""
+        """Whether bytes behind the present piece have arrived: then they follow the end of the response."""
         self._complete = False
         self._keep = False
         self._excess = False
         self._chunks: list[bytes] = []
         self._fed = 0
         self.held = False
-        """Whether the reader of its response takes no more for now."""
+        """Whether the reader of its response has paused it."""
         self._resting = False
-        """Whether its server has had its share of the loop."""
+        """Whether its server has used up its share of the loop."""
         self._reads = ReadQueue.of(self._loop)
         self._ended = False
         """Whether the server sends no more, so that nothing waits any longer."""
@@ -128,7 +128,7 @@ class HttpChannel(asyncio.Protocol):
         self._chunk_count = 0
 
     def hold(self, *, on: bool) -> None:
-        """Leave the response unread, or go on reading."""
+        """Pause reading the response, or resume it."""
         if on is self.held or self.transport.is_closing():
             return
         self.held = on
@@ -157,13 +157,13 @@ class HttpChannel(asyncio.Protocol):
     def take_in(self, data: bytes) -> None:
         reply = self.reply
         if reply is None or reply.over:
-            self.abort()  # nobody asked
+            self.abort()  # no request was sent
             return
         fresh = not self._fed
         if fresh and not self.held:
             known = self.pool.heads.find(data)
             if known is not None:
-                # The parser would find the same. It stays between two responses.
+                # The parser would read the same from it, and keeps waiting for the next response.
                 reply.over = True
                 self.reply = None
                 self._served += 1
@@ -192,7 +192,7 @@ class HttpChannel(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, _TooMuch) as cause:
             why = cause.__context__ or cause
-            self._break(str(why) if isinstance(why, _TooMuch) else f"its answer is no proper HTTP: {why}")
+            self._break(str(why) if isinstance(why, _TooMuch) else f"its answer is not valid HTTP: {why}")
             return
         if not self._headers_complete and self._fed > HEAD_BYTES:
             self._break("its headers are too large")
@@ -209,7 +209,7 @@ class HttpChannel(asyncio.Protocol):
         if self.transport.is_closing():
             return size
         if reply is None or reply.over:
-            self.abort()  # more than the response, and nobody asked for that
+            self.abort()  # bytes behind the response, without a request
             return size
         length, is_stream = PIECE_BYTES, self._is_stream
         if self._headers_complete and not is_stream:
@@ -237,9 +237,8 @@ class HttpChannel(asyncio.Protocol):
             self._reads.add(self)
 
     def _rest_after(self, reply: Reply, seconds: float) -> None:
-        """A piece of an event stream took so long. Leave the stream unread when its server has had its share of the
-        loop. A stream that was asked for has a turn of the loop for each piece, so that a call beside it hardly waits.
-        """
+        """Count the time of a piece of an event stream, and pause the stream when its server has used up its share of
+        the loop. A stream that was asked for only yields after each piece, so that a call beside it hardly waits."""
         rest = 0.0 if reply.streams else self.pool.share.spend(seconds, self._loop.time())
         if self.held or self.reply is None or self.transport.is_closing():
             return
@@ -253,7 +252,7 @@ class HttpChannel(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Read on, unless something still stands against it: also where another response comes next."""
+        """Resume reading, unless it is paused for another reason."""
         if not self.held and not self._resting and not self.transport.is_closing():
             self._flow.resume_reading()
             self._flow.read_waiting(self)
@@ -273,7 +272,7 @@ class HttpChannel(asyncio.Protocol):
     # httptools' callbacks
 
     def on_message_begin(self) -> None:
-        # A second response that nobody asked for: its bytes must never be taken for the next request's answer.
+        # A second response without a request: its bytes must never become the next request's answer.
         self._excess = self._complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -374,4 +373,4 @@ class _TooMuch(Exception):
 
 
 _UNUSUAL = frozenset({b"content-encoding", b"keep-alive", b"transfer-encoding"})
-"""Headers of responses that say more than what their body is and how long."""
+"""Headers that change how a response is read. Heads with them are not kept."""

@@ -1,6 +1,6 @@
-"""Small documents, got or posted by the hub itself: bounded in size and time, no redirect followed.
+"""Small documents that the hub itself fetches or posts: bounded in size and time, without following redirects.
 
-Where it connects to is the guard's word: an address that was judged, never just a name.
+The guard chooses the address to connect to, and has judged it.
 """
 
 from __future__ import annotations

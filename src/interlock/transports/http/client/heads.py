@@ -58,8 +58,8 @@ class Heads:
         self._revision: Revision | None = None
         self._session_id: str | None = None
         self._starts: dict[tuple[str, str | None], tuple[bytes, bytes, int]] = {}
-        """For what was asked before: the POST up to its length, the message between its id and its params, and how long
-        it is without those two."""
+        """Parts of requests by method and name: the POST up to its length, the message between its id and its params,
+        and the message's length without those two."""
         self._renew()
 
     @property

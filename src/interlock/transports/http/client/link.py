@@ -41,7 +41,7 @@ from interlock.wire.messages import (
 )
 
 SWEEP: Final = 0.25
-"""Seconds between two looks for passed deadlines, at least."""
+"""The least number of seconds between two checks of the deadlines."""
 
 CLOSE_SECONDS: Final = 2.0
 """How long the server may take to end its session."""
@@ -203,7 +203,8 @@ class HttpLink(Link):
         await self._posts.settled()
 
     def listen(self, anew: bool = False) -> None:
-        """Open the stream for what belongs to no request (handshake era). Kept open until the link closes.
+        """Open the stream for messages that belong to no request (handshake era), and keep it open until the link
+        closes.
 
         `anew` after a new session was opened: the old stream belonged to the old one.
         """
@@ -215,7 +216,8 @@ class HttpLink(Link):
             self._standing.open()
 
     async def listening(self, within: float) -> None:
-        """Wait for the server's word on that stream, but not for long: some answer only with the first event."""
+        """Wait until the server has answered the GET of that stream, but not for long: some answer with the first
+        event only."""
         if self._standing is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within):
@@ -256,7 +258,7 @@ class HttpLink(Link):
             call.sink.on_lost(fault)
 
     def recover_with(self, recovery: SessionRecovery) -> None:
-        """Have requests that a lost session refused taken over by whoever opens sessions."""
+        """Hand requests that failed because their session was lost to `recovery`."""
         self._recovery = recovery
 
     def lose_session(self, call: HttpCall, session: str) -> None:
@@ -299,7 +301,7 @@ class HttpLink(Link):
         return True
 
     def progressed(self, call: HttpCall, params: bytes) -> None:
-        """A request is getting on: it may take longer, up to its last deadline."""
+        """Move the deadline of a request that made progress, up to its last deadline."""
         self.move_deadline(call)
         if call.outgoing.wants_progress:
             call.sink.on_notification(PROGRESS, params)
@@ -342,7 +344,7 @@ class HttpLink(Link):
         self._submit(call, self._heads.get(call.last_event_id))
 
     def _withdraw(self, call: HttpCall, reason: str) -> None:
-        """Stop waiting, and tell the server: by hanging up in the stateless era, with a notification before it."""
+        """Stop waiting, and notify the server: by closing the connection (stateless era), or by a notification."""
         if not self.finish(call):
             return
         sent = call.connection is not None
@@ -351,7 +353,7 @@ class HttpLink(Link):
             self.tell(CANCELLED, withdrawal(call.id, reason))
 
     def _sweep_by(self, deadline: float) -> None:
-        """Look for passed deadlines then. One timer for a link, and none per call: most calls end long before."""
+        """Check the deadlines at that time. A link has one timer, not one per call: most calls end long before."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._sweep_at = deadline

@@ -115,7 +115,7 @@ async def open_tunnel(
 
 
 class _Asking(asyncio.Protocol):
-    """Asks a proxy for a tunnel, and waits for its word."""
+    """Asks a proxy for a tunnel, and waits for its answer."""
 
     def __init__(self, proxy: Proxy, address: str, port: int) -> None:
         host = f"[{address}]" if ":" in address else address
@@ -149,7 +149,7 @@ class _Asking(asyncio.Protocol):
 
 
 def why_no_connection(cause: Exception) -> str:
-    """Why a server could not be reached, for people. A certificate that is not trusted is told with the way out."""
+    """Why a server could not be reached, for people. For a certificate that is not trusted, it names the setting."""
     if isinstance(cause, ssl.SSLCertVerificationError):
         way = "name the certificate of its authority in `ca_bundle` or SSL_CERT_FILE"
         return f"its certificate is not trusted: {cause.verify_message}; {way}"

@@ -74,7 +74,7 @@ class _Receipt(Reply):
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
         if status == 200 and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-            self.failed(Failed("the server answers what asks for no answer", sent=True))
+            self.failed(Failed("the server answers a message that has no answer", sent=True))
 
     def body(self, data: bytes) -> None:
         pass

@@ -23,12 +23,12 @@ RETRY_SECONDS: Final = 1.0
 """How long to wait before a broken stream is asked for again, where the server does not say."""
 
 BAD_EVENTS: Final = 1_000
-"""How many events in a row that are no messages are a flood."""
+"""This many events in a row that are not messages count as a flood."""
 
-FLOOD: Final = "the server floods its stream with what are not messages"
+FLOOD: Final = "the server floods its stream with events that are not messages"
 
 TURNED_AWAY: Final[Mapping[int, str]] = {429: "RATE_LIMITED", 503: "SERVER_NOT_READY"}
-"""Statuses that say that the same request may be good later, and the error that they are."""
+"""Statuses that allow the same request later, with their errors."""
 
 MAX_WAIT_S: Final = 86_400
 """Upper bound for `Retry-After`: a day."""
@@ -51,7 +51,7 @@ class Taken(NamedTuple):
 
     messages: list[Message]
     unread: BadMessage | None = None
-    """The last one that cannot be read, unless it is a request of the server. It may be the awaited answer."""
+    """The last invalid one, unless it is a request of the server. It may be the awaited answer."""
     unread_ids: frozenset[int] = frozenset()
     """The requests that unreadable answers name."""
 
@@ -95,7 +95,7 @@ def read_error(body: bytes) -> ErrorObject | None:
 
 
 def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: ErrorObject | None) -> Fault:
-    """A refusal in the server's own words."""
+    """The fault for an HTTP error status, with the server's message."""
     reason = error.message if error is not None else body[:200].decode("utf-8", "replace").strip()
     data: dict[str, object] = {"status": status}
     hint = ""
@@ -117,7 +117,7 @@ def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: 
 
 
 def speaks_of_recovery(status: int, error: ErrorObject) -> bool:
-    """Whether a server's error says more about trying again than its status does."""
+    """Whether a server's error says more about retries than its status does."""
     return status not in TURNED_AWAY or read_recovery(error) is not None
 
 

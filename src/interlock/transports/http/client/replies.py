@@ -36,23 +36,23 @@ from interlock.wire.messages import BadMessage, Failure, Id, Notification, Reque
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 ERROR_BYTES: Final = 64 * 1024
-"""How much is read of a body that is no message."""
+"""Upper bound for the body of a refusal."""
 
 _NAMING: Final = NAMES_REQUEST | {PROGRESS, CANCELLED}
 
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
 MAX_WAITING_MESSAGES: Final = 4
-"""Events behind a large one may have as many bytes as so many of the largest messages."""
+"""Upper bound for the bytes of events behind a large one, in messages of the largest size."""
 
 RESUMES: Final = 10
-"""How often in a row a broken stream is asked for again without anything new coming."""
+"""How often in a row a broken stream is resumed without a new event."""
 
 REDIRECTS: Final = 3
 
 REPEATED: Final = IDEMPOTENT | {"initialize"}
-"""Sent again where a kept connection turned out to be closed. A second handshake may leave a session that nobody uses;
-without it, no session can be opened with a server that was restarted and so closed all connections."""
+"""Methods that are sent again if a kept connection turns out to be closed. A second `initialize` may leave an unused
+session; without it, the first request to a restarted server would fail."""
 
 
 class TokenRefusals(Protocol):
@@ -125,7 +125,7 @@ class HttpCall(msgspec.Struct, eq=False):
     timer: asyncio.TimerHandle | None = None
     last_event_id: str | None = None
     least: float = 0.0
-    """It may take until then, whatever progress says."""
+    """The deadline is never earlier than this."""
     authorization: str = ""
     """The `Authorization` header that it was sent with."""
     refusals: int = 0
@@ -141,7 +141,7 @@ class HttpCall(msgspec.Struct, eq=False):
     _repeated: bool = False
     _bad: int = 0
     _answered: bool = False
-    """Whether its answer came: the rest of its stream belongs to nobody."""
+    """Whether its answer came. The rest of its stream is ignored."""
     _unread: BadMessage | None = None
     """The last event that could not be read and named no request."""
     _chunks: list[bytes] | None = None
@@ -178,7 +178,7 @@ class HttpCall(msgspec.Struct, eq=False):
         if status != 200:
             return
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            self._lose("UPSTREAM_ERROR", "the server compresses its answer, which nobody asked for")
+            self._lose("UPSTREAM_ERROR", "the server compressed its answer, and the request did not allow that")
             return
         if kind.startswith(b"application/json"):
             self._json = True
@@ -333,13 +333,13 @@ class HttpCall(msgspec.Struct, eq=False):
 
     def _notified(self, notification: Notification) -> None:
         if notification.method in _NAMING:
-            # It says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
+            # These name their request. A cancellation concerns a request of the server, whichever stream it is on.
             self.link.on_notification(notification)
         else:
             self.sink.on_notification(notification.method, notification.params)
 
     def _refused(self, body: bytes) -> None:
-        """A status that is no answer by itself."""
+        """End a request whose response has an error status."""
         status = self._status
         if status in (301, 302, 303, 307, 308):
             self._redirected(status in (307, 308))
@@ -359,7 +359,7 @@ class HttpCall(msgspec.Struct, eq=False):
             self.sink.on_lost(http_fault(status, self._headers, body, error))
 
     def _redirected(self, whole: bool) -> None:
-        """Go where the server points to, if that means to say the same again: other statuses ask for a GET."""
+        """Follow a redirect that keeps method and body; other redirects ask for a GET."""
         location = self._headers.get(b"location", b"").decode("latin-1")
         self._redirects += 1
         if whole and self._redirects <= REDIRECTS and location and self.link.redirect(location):
@@ -370,7 +370,7 @@ class HttpCall(msgspec.Struct, eq=False):
         )
 
     def _broken(self, why: str) -> None:
-        """Sent, and the response came to an end without the answer."""
+        """Resume or end a request whose response ended without the answer."""
         if self.last_event_id and not self.link.modern and self._resumes < RESUMES:
             self._resumes += 1
             self.link.resume(self, self._retry)

@@ -57,7 +57,7 @@ class Reply(Protocol):
 
     @property
     def streams(self) -> bool:
-        """Whether the events before its answer were asked for, so that they do not count as unasked."""
+        """Whether the request asked for the events before its answer. Then they do not count for the server's share."""
         return False
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 IDLE_SECONDS: Final = 4.0
-"""Shorter than the five seconds after which the common servers hang up, so that a request seldom meets that."""
+"""Shorter than the five seconds after which common servers close an idle connection."""
 
 
 def body_length(headers: dict[bytes, bytes]) -> int:
@@ -15,7 +15,7 @@ def body_length(headers: dict[bytes, bytes]) -> int:
 
 
 def keep_alive_seconds(header: bytes) -> float:
-    """How long a server says it keeps an idle connection, less a second for the way."""
+    """How long a server keeps an idle connection by its own word, less a second for the network."""
     for part in header.split(b","):
         name, _, value = part.strip().partition(b"=")
         if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:

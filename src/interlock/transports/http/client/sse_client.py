@@ -1,5 +1,5 @@
-"""The client half of the transport of revision 2024-11-05: one stream on which everything comes, one address to which
-everything goes. The address must be of the stream's own origin: a server cannot send us, or what we say, elsewhere.
+"""The client half of the transport of revision 2024-11-05: one stream for all messages of the server, and one address
+for all messages to it. The address must have the origin of the stream: a server cannot redirect messages elsewhere.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class SseLink(OneStreamLink):
             self._ready.set_exception(fault)
 
     def refused(self, post: _Post, waiter: Waiter | None, fault: Fault) -> None:
-        """A message was not taken. One that was refused for lack of a token had no effect, and is sent again."""
+        """Handle a refused message. One that was refused for lack of a token had no effect, and is sent again."""
         refused = _refused(fault, post.authorization, again=post.refusals > 0)
         if refused is not None and self._authorization is not None and post.refusals < MAX_REFUSALS:
             again = self._post_again(self._authorization, refused, post.message, waiter, post.refusals + 1)
@@ -172,7 +172,7 @@ class SseLink(OneStreamLink):
         self._complain("message", outcome.message)
         self._stream.bad += 1
         if outcome.id is not None and outcome.asks:
-            # A request of its own that cannot be taken. Its ids are not ours.
+            # An invalid request of the server. Its ids are not ours.
             self._write(encode_failure(outcome.id, outcome.render(ErrorDialect.OLD_MCP)))
         else:
             for id_ in ids_in(data, outcome.id):

@@ -1,4 +1,4 @@
-"""The stream for messages that belong to no request of ours (handshake era). Opened again wherever it breaks off."""
+"""The stream for messages that belong to no request of ours (handshake era). It is opened again when it breaks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Opener(ReadingLink, Protocol):
 
 
 class StandingStream(Reply):
-    """The stream for what belongs to no request (2025-11-25, Listening for Messages from the Server)."""
+    """The stream for such messages (2025-11-25, Listening for Messages from the Server)."""
 
     def __init__(self, link: Opener) -> None:
         self._link = link
@@ -89,7 +89,7 @@ class StandingStream(Reply):
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
             self._events = EventReader(self._link.limits.message_bytes)
         elif status == 401 and self._link.authorized is not None:
-            return  # Asked for again later, when a request may have brought a token.
+            return  # Opened again later, when a request may have brought a token.
         elif 400 <= status < 500 and status not in (408, 429):
             self.refused = True
             if status != 405:

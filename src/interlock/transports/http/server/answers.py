@@ -13,7 +13,7 @@ _MODERN_BY_NAME: Final = {
     "HEADER_MISMATCH": 400,
     "MISSING_CAPABILITY": 400,
     "UNSUPPORTED_VERSION": 400,
-    # Older clients take any other status than 200 for the end of the session.
+    # Older clients end the session at other statuses than 200.
     "RATE_LIMITED": 429,
     "QUOTA_EXCEEDED": 429,
 }
@@ -39,7 +39,7 @@ def failure_status(code: int, modern: bool) -> int:
 
 
 def fault_headers(fault: Fault) -> bytes:
-    """When to come back, and with what."""
+    """The headers `Retry-After` and `WWW-Authenticate` of an error."""
     lines = b""
     if fault.retry_after_ms is not None:
         lines += b"retry-after: %d\r\n" % max(1, -(-fault.retry_after_ms // 1000))

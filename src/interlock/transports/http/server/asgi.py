@@ -65,8 +65,8 @@ class AsgiRequest:
         """None when the request is over: no part of the connection stays with an application that holds the request."""
         self._chunked: bool | None = None
         self._left: int | None = 0
-        """Bytes of the answer that are to come, where its head says how many it has. None where nobody knows, and the
-        end of the connection is that of the answer."""
+        """Bytes of the answer that are still to come, by its Content-Length. None without one: then the end of the
+        connection ends the answer."""
 
     def feed(self, body: bytes) -> None:
         """A piece of the body."""
@@ -85,7 +85,7 @@ class AsgiRequest:
             self.message_event.set()
 
     def disconnect(self) -> None:
-        """Nobody waits for the answer: the application gets no more of the body, and its answer is not sent."""
+        """Give the application no more of the body, and drop its answer."""
         self.disconnected = True
         self.message_event.set()
 
@@ -150,7 +150,7 @@ class AsgiRequest:
     def _send_head(self, connection: AsgiConnection, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         lines = [status_line(status), connection.listener.date]
         closes = False
-        # Such a client does not know chunks (RFC 9112, Transfer-Encoding). The end of the connection ends the answer.
+        # HTTP/1.0 has no chunks (RFC 9112, Transfer-Encoding): the end of the connection ends the answer.
         is_old = self.scope["http_version"] == "1.0"
         for name, value in headers:
             if _BAD_NAME.search(name) or _BAD_VALUE.search(value):

@@ -47,7 +47,7 @@ class AsgiApplication:
         task.add_done_callback(self.tasks.discard)
 
     async def start(self) -> bool:
-        """Start it, and say whether it did. One without a life of its own is always started."""
+        """Start it. Returns whether it started; always True without lifespan."""
         return self._lifespan is None or await self._lifespan.start()
 
     def abort_exchanges(self) -> None:
@@ -80,7 +80,7 @@ class _Lifespan:
         return await self._said.get() != "lifespan.startup.failed"
 
     async def stop(self) -> None:
-        """Ask it to end, unless it has no life of its own."""
+        """Ask it to end, if it takes part in the lifespan protocol."""
         if self._task is not None and not self._task.done():
             self._asked.put_nowait({"type": "lifespan.shutdown"})
             await self._said.get()
@@ -90,7 +90,7 @@ class _Lifespan:
         try:
             await self._app(scope, self._asked.get, self._send)
         except BaseException as cause:  # an application may refuse this protocol by any exception
-            log.info("the application has no life of its own: %r", cause)
+            log.info("the application does not support the lifespan protocol: %r", cause)
         finally:
             self._said.put_nowait("ended")
 

@@ -1,8 +1,8 @@
-"""How much request bodies hold over all connections of one listening address, and who gives way when that is too much.
+"""Bounds the memory of request bodies over all connections of one listening address.
 
-A large body counts from its first byte until its request is answered (`request_bytes.py`), and the newest gives way: it
-can be sent again. A small body counts while it comes in, and the oldest gives way: it is the slow one, so nobody who
-sends at once waits.
+A large body counts from its first byte until its request is answered (`request_bytes.py`). Beyond the bound the newest
+is refused, and can be sent again. A small body counts while it comes in. Beyond the bound the oldest is refused, since
+it is the slowest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.guard import GuardRefusal
 from interlock.transports.request_bytes import RequestBytes
 
-CROWDED = GuardRefusal(503, "too much is coming in", "RESOURCE_EXHAUSTED", b"retry-after: 1\r\n")
+CROWDED = GuardRefusal(503, "too many request bodies at once", "RESOURCE_EXHAUSTED", b"retry-after: 1\r\n")
 
 
 class BodySender(Protocol):
@@ -24,7 +24,7 @@ class BodySender(Protocol):
         """The caller that sends the body, or the client's address."""
 
     def give_way(self) -> None:
-        """Its body is let go of, and its request refused."""
+        """Drop its body, and refuse its request."""
 
 
 class Bodies:

@@ -1,4 +1,4 @@
-"""Writes the events of one connection: the first of a turn of the loop at once, those behind it together.
+"""Writes the events of one connection: the first in a turn of the loop at once, the others together at its end.
 
 A stream of many small events would otherwise cost a system call each.
 """
@@ -33,7 +33,7 @@ class EventWriter:
         self._batching.write(transport, event)
 
     def flush(self, transport: asyncio.WriteTransport) -> None:
-        """Write everything that waits: something else follows it."""
+        """Write everything that waits, before other bytes follow."""
         waiting, self.waiting = self.waiting, []
         if waiting and not transport.is_closing():
             self._batching.write(transport, b"".join(waiting))

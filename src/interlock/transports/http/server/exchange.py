@@ -1,6 +1,6 @@
 """One request over HTTP: answered with one JSON body, or with an event stream from the first message before the answer.
 
-In the stateless era the client's going cancels. In the handshake era it does not: the stream waits to be resumed.
+In the stateless era a lost connection cancels the request. In the handshake era the stream waits to be resumed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Outlet(Protocol):
 class HttpExchange(OpenExchange):
     """A request in a POST."""
 
-    # Few requests ever change these, so they stand here once and not in each of them.
+    # Class attributes: most requests never change these, so an instance need not hold them.
     session: TransportSession | None = None
     _channel: HttpSession | None = None
     on_cancel: Callable[[str], None] | None = None
@@ -100,8 +100,8 @@ class HttpExchange(OpenExchange):
             self._batch = batch
 
     def serve(self, service: Service, small: RequestBytes) -> None:
-        """Have the request answered, also where the service fails. Raises where its session refuses it. `small` counts
-        the bytes of requests whose bodies are not large."""
+        """Have the service answer the request. A failure of the service is answered too. Raises if its session refuses
+        it. `small` counts the bytes of requests whose bodies are not large."""
         channel = self._channel
         if channel is not None:
             channel.take(self.request.id, self)
@@ -149,7 +149,7 @@ class HttpExchange(OpenExchange):
         connection = http.connection
         if connection is None:
             return
-        # The commonest answer, put together in one go.
+        # The commonest answer, formatted in one step.
         encoded_id = b"%d" % id_ if type(id_) is int else encode_id(id_)
         size = RESULT_LENGTH + len(encoded_id) + len(result)
         head, close = connection.listener.ok_head, b"" if http.keep_alive else CLOSE
@@ -157,7 +157,7 @@ class HttpExchange(OpenExchange):
             answer = b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (head, size, close, encoded_id, result)
             connection.finish(http, answer)
             return
-        # In one piece it would be copied once more.
+        # Written in parts, since joining would copy it once more.
         connection.writer.write(b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, close, encoded_id))
         connection.writer.write(result)
         connection.finish(http, b"}")
@@ -198,7 +198,7 @@ class HttpExchange(OpenExchange):
             self._finish(payload, failure_status(error.code, self.dialect.modern))
 
     def notify(self, method: str, params: bytes) -> None:
-        """Something about this request, before its answer. Raises UPSTREAM_ERROR for params that are no text."""
+        """Notify the client about this request. Raises UPSTREAM_ERROR for params that are not UTF-8."""
         if self.open:
             line = _line(encode_notification(method, params))
             self._stream().send(line)
@@ -223,7 +223,7 @@ class HttpExchange(OpenExchange):
         """Ask the client on this request's own stream."""
         channel = self._channel
         if channel is None:
-            raise Fault("INTERNAL_ERROR", f"{method} cannot be asked: in this revision it travels inside the result")
+            raise Fault("INTERNAL_ERROR", f"{method} cannot be sent: this revision has it inside the result")
         if not self.open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
         check_capability(self.dialect, method, params)
@@ -248,7 +248,7 @@ class HttpExchange(OpenExchange):
             on_cancel(reason)
 
     def release_params(self) -> None:
-        """Let go of the params and of the body that they came in, unless that is a batch's."""
+        """Free the params and the body that they came in, unless it is a batch."""
         super().release_params()
         self._release()
         if self._batch is None:
@@ -279,7 +279,7 @@ class HttpExchange(OpenExchange):
             self._http.answer(status, payload, headers)
 
     def _settle(self) -> None:
-        """End the request: its caller sends one more message at most."""
+        """Mark the request as over, and withdraw its questions to the client."""
         self.open = False
         self.on_cancel = None
         self._release()
@@ -374,7 +374,7 @@ class HttpBatch:
 
 
 def _line(payload: bytes) -> bytes:
-    """The message as an event can carry it. Raises UPSTREAM_ERROR for what a server behind us sent and is no text."""
+    """The message on one line, as an event needs it. Raises UPSTREAM_ERROR if it is not JSON in UTF-8."""
     try:
         return one_line(payload)
     except (UnicodeDecodeError, msgspec.DecodeError) as cause:
@@ -382,7 +382,7 @@ def _line(payload: bytes) -> bytes:
 
 
 class _RequestStream:
-    """An event stream of the stateless era: it lives and dies with its connection, and its events have no ids."""
+    """An event stream of the stateless era: it ends with its connection, and its events have no ids."""
 
     __slots__ = ("_http",)
 

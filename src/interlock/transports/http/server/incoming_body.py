@@ -86,11 +86,11 @@ class IncomingBody:
         return max(PIECE_BYTES, self._length - self.received())
 
     def is_far_from_end(self) -> bool:
-        """Whether more of the application's request is to come than is read for the sake of the connection."""
+        """Whether so much of the application's request is to come that closing the connection is cheaper."""
         return not self._length or self._length - self.received() > self._listener.bounds.early_bytes
 
     def began(self) -> int | None:
-        """The place of a large body among all; None for another."""
+        """The sequence number of a large body; None for any other."""
         return self._began if self.received() > self._listener.bounds.early_bytes else None
 
     def begin_chunk(self) -> GuardRefusal | None:
@@ -140,7 +140,7 @@ class IncomingBody:
             self._listener.bodies.release(self)
 
     def drop(self) -> None:
-        """Let go of an MCP request and of bytes that wait: nothing more is read."""
+        """Drop an MCP request and the bytes that wait: nothing more is read."""
         self.head = None
         self._bytes = b""
         self._flow.release()

@@ -1,7 +1,7 @@
 """The messages that clients of revision 2024-11-05 post, each on a connection of its own, as one stream reads them.
 
-A message is answered 202 once it was taken. Its body counts until then, and its request until that is answered.
-Messages that come while an earlier one is read wait in one queue. Its bounds are per owner and in all; beyond them a
+A message is answered with 202 once it was read. Its body counts until then, and its request until it is answered.
+Messages that arrive while an earlier one is read wait in a queue with bounds per owner and in all. Beyond them a
 message is refused, and can be sent again.
 """
 

@@ -16,7 +16,7 @@ from interlock.wire.messages import BadMessage
 
 MAX_BAD: Final = 300
 WITHIN_S: Final = 60.0
-"""An address without a key may send so many malformed requests in this time."""
+"""The period for which `Malformed` counts the requests of an address without a key."""
 ADDRESSES: Final = 10_000
 KEY: Final = b"authorization"
 NAMES: Final = frozenset(("PARSE_ERROR", "INVALID_REQUEST", "INVALID_PARAMS", "TOO_LARGE", "HEADER_MISMATCH"))
@@ -32,7 +32,7 @@ class Malformed:
         """When each address sent malformed requests lately."""
 
     def check(self, http: HttpRequest) -> None:
-        """Before a large message is read. Raises RATE_LIMITED."""
+        """Check the sender before a large message is read. Raises RATE_LIMITED."""
         self._service.check_rate(self._service.admit(http.head.path, http.head.headers))
         if KEY not in http.head.headers:
             sent = self._lately(http.address)
@@ -40,7 +40,7 @@ class Malformed:
                 raise self._too_many(sent)
 
     def counted(self, http: HttpRequest, fault: Fault) -> Fault:
-        """Count a refusal, where a malformed request is what was refused. Gives what to answer."""
+        """Count a refused request if it was malformed. Returns the fault to answer with."""
         if not isinstance(fault, BadMessage) and fault.name not in NAMES:
             return fault
         try:

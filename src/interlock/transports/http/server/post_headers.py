@@ -48,7 +48,7 @@ def _is_json(content_type: bytes) -> bool:
 
 @lru_cache(maxsize=256)
 def _accepts(accept: bytes, kinds: tuple[str, ...]) -> bool:
-    """Whether all these kinds of answer are welcome. A quality of zero is a refusal (RFC 9110, Accept)."""
+    """Whether the client accepts all these types. A quality of zero is a refusal (RFC 9110, Accept)."""
     listed = set()
     for item in accept.decode("latin-1").lower().split(","):
         kind, *parameters = (part.strip() for part in item.split(";"))

@@ -1,4 +1,4 @@
-"""How a request is refused: as MCP says it on an MCP path, as the tool registry says it anywhere else."""
+"""Answers to refused requests: JSON-RPC errors on MCP paths, errors of the tool registry elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from interlock.wire.large_messages import Outcome
 from interlock.wire.messages import BadMessage, Id, Request, decode, encode_failure
 
 _CLOSING: Final = frozenset({401, 403, 406, 415})
-"""After these the next request is no better, so the connection closes."""
+"""Statuses after which the connection closes: the next request would be refused too."""
 
 
 def refusal_body(refusal: GuardRefusal, target: bytes, is_mcp: Callable[[str], bool]) -> bytes:

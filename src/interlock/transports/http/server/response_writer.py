@@ -49,7 +49,7 @@ class ResponseWriter:
         self._batching.write(self._transport, head)
 
     def send(self, request: HttpRequest, event: bytes) -> bool:
-        """An event. A client that lets too many lie unread loses its stream."""
+        """Write an event. A client that leaves too many unread loses its stream."""
         transport = self._transport
         if transport.is_closing():
             return False
@@ -72,8 +72,8 @@ class ResponseWriter:
         return self._drain.wait() if self.stalled and not self._transport.is_closing() else None
 
     def end(self, *, lingering: bool) -> bool:
-        """Close once everything is written. A client that still sends gets time to read why (RFC 9112, Tear-down): then
-        only this half is closed, and True says that the rest is to be read."""
+        """Close once everything is written. With `lingering`, a client that still sends gets time to read why
+        (RFC 9112, Tear-down): only this half is closed, and True means that the caller reads the rest."""
         transport = self._transport
         if transport.is_closing():
             return False

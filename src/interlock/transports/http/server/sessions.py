@@ -87,21 +87,21 @@ class HttpSession(SessionChannel):
         self.last_used = self._clock()
 
     def notify(self, method: str, params: bytes) -> None:
-        """Something that belongs to no request: on the stream that a GET opened, kept for it while there is none."""
+        """Send a notification that belongs to no request, on the stream of a GET. It is kept while there is none."""
         self.streams.standalone.send(one_line(encode_notification(method, params)))
 
     def ask(self, method: str, params: bytes) -> ClientAnswer:
         """Ask the client on the stream that a GET opened."""
         check_capability(self.session.dialect, method, params)
         if not self.streams.standalone.attached:
-            raise Fault("UPSTREAM_UNAVAILABLE", "the client listens on no stream on which it could be asked")
+            raise Fault("UPSTREAM_UNAVAILABLE", "the client has no open stream for requests")
         id_, future = self.expect()
         self.streams.standalone.send(one_line(encode_request(id_, method, params)))
         future.add_done_callback(lambda done: self._on_beside_done(id_, done))
         return future
 
     def expect(self) -> tuple[int, ClientAnswer]:
-        """An id for a request to the client, and what its answer will settle."""
+        """An id for a request to the client, and the future of its answer."""
         if len(self._open_requests) >= self._limits.pending:
             raise Fault("RESOURCE_EXHAUSTED", "too many requests wait for this client's answers", retry_after_ms=1000)
         self._last_ask += 1
@@ -185,7 +185,7 @@ class HttpSessions:
         return channel, greeting
 
     def find(self, id: bytes, caller: AdmittedCaller) -> HttpSession:
-        """A session of this caller's. Raises SESSION_UNKNOWN, for another owner's in the same words."""
+        """A session of this caller. Raises SESSION_UNKNOWN, with the same message for a session of another owner."""
         named = id.decode("latin-1")
         channel = self._by_id.get(named) or self._resume(named, caller)
         if channel is None or channel.owner != caller.owner:
@@ -205,7 +205,7 @@ class HttpSessions:
                 self.end(channel, SessionEvent.IDLE, "the session was idle for too long")
 
     def hang_up(self) -> None:
-        """Let go of the clients that merely listen."""
+        """End the streams of clients that only listen."""
         for channel in self._by_id.values():
             channel.streams.standalone.hang_up()
 

@@ -1,4 +1,4 @@
-"""Event streams of the handshake era: they outlive their connection, and a client that comes back misses nothing kept.
+"""Event streams of the handshake era. They outlive their connection: a client that comes back gets the kept events.
 
 Event ids name the stream and the position in it; they are looked up inside one session only.
 """
@@ -24,7 +24,7 @@ STANDALONE = "s"
 
 
 class ReplayBudget:
-    """The bytes that all sessions together keep for replay. Beyond the limit the owner that has most gives way."""
+    """Bounds the bytes that all sessions keep for replay. Beyond the limit the owner with the most loses events."""
 
     __slots__ = ("_by_owner", "_limit", "_owners", "_used")
 
@@ -57,10 +57,7 @@ class ReplayBudget:
         return self._owners[owner] <= self._limit - self._used
 
     def enforce(self) -> None:
-        """Drop events until the limit is met: of the owner that has most, the oldest of its largest sessions.
-
-        After each event this is one owner at most: it has at least as many bytes as that event.
-        """
+        """Drop events until the limit is met: of the owner that has most, the oldest of its largest sessions."""
         while self._used > self._limit:
             largest = max(self._owners, key=self._owners.__getitem__)
             for streams, _ in self._by_owner[largest].most_common():
@@ -101,7 +98,7 @@ class Streams:
         """A stream for what belongs to one POST."""
         stream = self._new(OF_POST)
         if http.connection is None:
-            # The client went before it heard of this stream, so it cannot come back to it.
+            # The client left before it got an event id, so it cannot come back to this stream.
             stream.finished = True
             self.forget(stream)
         else:
@@ -111,7 +108,7 @@ class Streams:
     def listen(self, http: HttpRequest, last_event: str | None) -> bool:
         """Serve a GET: a stream that was cut off goes on after the event named, else the standalone stream does.
 
-        False for a stream of a POST that is over and has nothing more: some clients come back to it for ever.
+        False for a finished stream of a POST without kept events: some clients come back to it forever.
         """
         token, _, position = (last_event or "").rpartition(".")
         stream = self._by_token.get(token)

@@ -1,7 +1,7 @@
-"""Reading a request's head by its likeness to the one before it on the same connection.
+"""Reads a request head without the parser, if it equals the previous head on the connection except for some values.
 
-A client repeats its head byte for byte, save the values of a few headers. Where all else is equal, and those values are
-plain text, the parser could find nothing that it did not find the first time. Anything else is left to the parser.
+A client repeats its head byte for byte, except the values of a few headers. Where all else is equal and those values
+are plain text, the parser would find the same. Any other head goes to the parser.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Template:
 
     @classmethod
     def of(cls, data: bytes, head: RequestHead) -> Template | None:
-        """The template of a head that the parser read from these bytes. None where there is no use in one."""
+        """The template of a head that the parser read from these bytes. None where it would be of no use."""
         end = data.find(b"\r\n\r\n") + 4
         if not 4 < end <= _HEAD_BYTES or not data.startswith(head.method) or b"transfer-encoding" in head.headers:
             return None

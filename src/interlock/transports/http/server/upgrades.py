@@ -83,7 +83,7 @@ class PendingUpgrade:
             return  # while its caller was looked up, the request was refused or the connection ended
         try:
             if not connection.is_idle():
-                raise Fault("INVALID_REQUEST", "an upgrade cannot stand behind requests that are not answered yet")
+                raise Fault("INVALID_REQUEST", "an upgrade cannot follow requests that are not answered yet")
             upgraded = self._upgrader.admit(self._request)
         except AuthenticationPending as pending:
             if again:

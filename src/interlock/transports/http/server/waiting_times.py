@@ -1,4 +1,4 @@
-"""How long a client may keep its connection waiting: with a request, with the next one, or with reading an answer."""
+"""Timeouts of a client connection: for a request, for the next one, and for reading an answer."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class WaitingTimes:
         self._since = 0.0
 
     def judge(self, phase: RequestPhase, begun: int, unread: int, now: float, *, is_served: bool) -> OverduePart | None:
-        """See how the connection is now: the requests that have begun, the bytes that the client has not read, and
-        whether the client waits for us."""
+        """The part that is overdue, if any. Arguments: how many requests have begun, the bytes that the client has not
+        read, and whether the client waits for us."""
         seen = (phase, begun, unread)
         if seen != self._seen or (is_served and not unread):
             self._seen = seen
