@@ -13,9 +13,16 @@ from typing import Final
 
 import msgspec
 
+from interlock.protocols.mcp.intake import RequestPreview
+from interlock.protocols.mcp.meta import members
+from interlock.wire.json_values import JSON_ERRORS
+from interlock.wire.messages import Request
+from interlock.wire.names import may_spell
+
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _MAX_CHARS: Final = 512
+_UNSET: Final = msgspec.UNSET
 _bits: Final = random.getrandbits
 
 
@@ -74,3 +81,29 @@ def find_trace_id(meta: Mapping[str, object], params: Mapping[str, object], top:
 def as_uuid(trace: str) -> str:
     """A trace id in the form that MGP's audit events show."""
     return f"{trace[:8]}-{trace[8:12]}-{trace[12:16]}-{trace[16:20]}-{trace[20:]}" if len(trace) == 32 else trace
+
+
+def trace_of(request: Request, seen: RequestPreview) -> str:
+    """The trace id that a request names, or a new one."""
+    meta = seen.meta
+    if meta is not None:
+        parent = None if meta.traceparent is None else read_traceparent(meta.traceparent)
+        if parent is not None:
+            return parent.trace
+        if meta.trace_id is not _UNSET:
+            return _named(bytes(meta.trace_id)) or new_trace_id()
+    # The params of a plain call have no member for it.
+    if seen.arguments is None and may_spell(request.params, b"trace_id"):
+        raw = members(request.params).get("trace_id")
+        if raw is not None:
+            return _named(bytes(raw)) or new_trace_id()
+    top = request.trace_id
+    return (find_trace_id({}, {}, {"trace_id": top}) if top else "") or new_trace_id()
+
+
+def _named(value: bytes) -> str:
+    """The trace id in a JSON value (MGP, Trace ID Propagation); empty if it is invalid."""
+    try:
+        return find_trace_id({}, {"trace_id": msgspec.json.decode(value)}, {})
+    except JSON_ERRORS:
+        return ""

@@ -16,6 +16,7 @@ import msgspec
 from interlock.hub.audit.entries import NOT_JUDGED, TargetJudgement
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal, server_principal
+from interlock.hub.calls.chunk_filter import ChunkFilter
 from interlock.hub.calls.timeouts import CallTimeouts
 from interlock.hub.calls.verdicts import FOREVER, Refuse, Verdict
 from interlock.hub.catalog.target import Approval, Target, TargetKind, Tried
@@ -25,6 +26,7 @@ from interlock.hub.sessions.session import Exchange
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members, members
+from interlock.protocols.traces import trace_of
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
 from interlock.wire.messages import strict
@@ -32,10 +34,7 @@ from interlock.wire.messages import strict
 if TYPE_CHECKING:
     import asyncio
 
-    from interlock.hub.audit.entries import Ticket
-    from interlock.hub.audit.record import Outcome
     from interlock.hub.upstreams.client_requests import ClientRequest
-    from interlock.hub.upstreams.upstream import Upstream
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -164,32 +163,6 @@ class FleetingCheck:
         return self._check(call)
 
 
-class ChunkFilter(Protocol):
-    """Checks the chunks of one call on their way to the client."""
-
-    def text(self, text: str) -> str:
-        """The text that can be relayed now. The rest is held back, or too long."""
-
-    def block(self, block: dict[str, object]) -> dict[str, object] | None:
-        """A content block that is no plain text; None where it must not be relayed."""
-
-    def finish(self) -> str:
-        """The text that was held back."""
-
-
-class EveryChunk:
-    """Relays every chunk as it is."""
-
-    def text(self, text: str) -> str:
-        return text
-
-    def block(self, block: dict[str, object]) -> dict[str, object] | None:
-        return block
-
-    def finish(self) -> str:
-        return ""
-
-
 class ResultProcessor(Protocol):
     """Changes the results of a target on their way to the client."""
 
@@ -284,13 +257,6 @@ class SentNote(Protocol):
         """Write it: the call is sent."""
 
 
-class PossibleTask(Protocol):
-    """A call that may become a task."""
-
-    def call_ended(self) -> None:
-        """The server answered the call, or never will."""
-
-
 class Call(msgspec.Struct, eq=False):
     """One request for a target. `Call.of` reads its members; a plain call needs none of them."""
 
@@ -298,15 +264,11 @@ class Call(msgspec.Struct, eq=False):
     caller: Caller
     target: Target
     arguments_raw: bytes
+    trace: str
+    """Its trace id."""
     plain: bool = True
     """Whether the params are a name, arguments and perhaps `_meta`, and nothing else."""
-    upstream: Upstream | None = None
-    """The server, once the call is committed."""
     approval: Approval | None = None
-    ticket: Ticket | None = None
-    """Its entry in the audit log, once its intent is recorded."""
-    outcome: Outcome | None = None
-    """How it ended, as far as is known."""
     altered: bool = False
     """Whether its arguments are other than the client's: masked or converted."""
     masked: Mapping[str, int] = {}
@@ -317,19 +279,12 @@ class Call(msgspec.Struct, eq=False):
     """Findings for which a stricter mode refuses the call."""
     would_ask: tuple[SentNote, ...] = ()
     """Notes of gates that ask before the call in a stricter mode."""
-    trace: str = ""
-    """Its trace id, once it is recorded."""
     tried: Tried | None = None
     """The tries so far, if a server answered with an error that allows another."""
     scope: bytes = b""
     """The scope that the hub tells the server of a scoped tool (MCPL 0.4)."""
     state: Mapping[str, object] = {}
     """The state that the hub gives the server of a stateful tool: `state` or `checkpoint` (MCPL)."""
-    task: PossibleTask | None = None
-    metered_at: float = 0.0
-    """When its rates counted it, on the clock of the loop."""
-    large_bytes: int = 0
-    """The bytes of a large call, which count while it is open."""
     progress: float = float("-inf")
     """The last progress that its client was notified of."""
     _arguments: object = _UNSET
@@ -338,20 +293,59 @@ class Call(msgspec.Struct, eq=False):
     @classmethod
     def of(cls, exchange: Exchange, caller: Caller, target: Target, params: Members | None = None) -> Call:
         """A call with these members, or with those of the request."""
-        raw = exchange.preview.arguments
+        raw, trace = exchange.preview.arguments, trace_of(exchange.request, exchange.preview)
         if params is None and raw is not None:
-            return cls(exchange, caller, target, raw)
+            return cls(exchange, caller, target, raw, trace)
         params = members(exchange.request.params) if params is None else params
         if exchange.preview.meta is None:
             # A `_meta` of null says nothing, and nothing can be put into it.
             params.pop("_meta", None)
         arguments = params.get("arguments")
         raw = b"{}" if arguments is None else bytes(arguments)
-        return cls(exchange, caller, target, raw, plain=False, _members=params)
+        return cls(exchange, caller, target, raw, trace, plain=False, _members=params)
 
     def start_over(self, target: Target) -> None:
-        """Forget what an attempt recorded that ended: the call is judged, counted and recorded like any other."""
-        self.target, self.ticket, self.outcome, self.would_refuse = target, None, None, ()
+        """Forget the findings of an attempt that ended: the call is judged, counted and recorded like any other."""
+        self.target, self.would_refuse = target, ()
+
+    def answer_through(self, exchange: Exchange) -> None:
+        """Answer through another exchange, which wraps the one so far or which that one wraps."""
+        self.exchange = exchange
+
+    def use_target(self, target: Target) -> None:
+        """Mean this target: the definition of the name may have changed while the call waited."""
+        self.target = target
+
+    def use_approval(self, approval: Approval | None) -> None:
+        """Pass gates that ask with this approval, or with none."""
+        self.approval = approval
+
+    def would_be_refused(self, findings: tuple[Finding, ...]) -> None:
+        """Keep the findings for which a stricter mode refuses the call."""
+        self.would_refuse = findings
+
+    def would_be_asked(self, note: SentNote) -> None:
+        """Keep a note of a gate that asks before the call in a stricter mode."""
+        self.would_ask = (*self.would_ask, note)
+
+    def count_try(self, tried: Tried) -> None:
+        """Count a try that its server answered with an error, or that never reached its server."""
+        self.tried = tried
+
+    def give_scope(self, scope: bytes) -> None:
+        """Tell the server of a scoped tool this scope."""
+        self.scope = scope
+
+    def give_state(self, state: Mapping[str, object]) -> None:
+        """Give the server of a stateful tool this state. Then the params are more than those of a plain call."""
+        self.state = state
+        self.plain = self.plain and not state
+
+    def advance(self, progress: float) -> bool:
+        """Whether this progress is news for the client. If so, only more of it is news from now on."""
+        advances = progress > self.progress
+        self.progress = max(progress, self.progress)
+        return advances
 
     @property
     def exposed_server(self) -> str | None:
@@ -392,9 +386,14 @@ class Call(msgspec.Struct, eq=False):
             self._arguments = value
         return self._arguments
 
-    def replace_arguments(self, value: object, coerced: tuple[str, ...]) -> None:
+    def replace_arguments(self, value: object, coerced: tuple[str, ...], masked: Mapping[str, int]) -> None:
         """Use other arguments from now on: they are judged, recorded and sent in place of the client's."""
-        self._arguments, self.arguments_raw, self.coerced = value, _encode(value), coerced
-        self.altered = True
+        self._arguments, self.arguments_raw, self.altered = value, _encode(value), True
+        self.coerced, self.masked = coerced, masked
         if self._members is not None:
             self._members["arguments"] = msgspec.Raw(self.arguments_raw)
+
+    def replace_meta(self, raw: msgspec.Raw) -> None:
+        """Send another `_meta`."""
+        self.members["_meta"] = raw
+        self.plain = False

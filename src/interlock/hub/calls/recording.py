@@ -7,10 +7,7 @@ and a crash can lose the entries of one flush window, which the next start detec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from random import getrandbits
 from typing import Final, Protocol
-
-import msgspec
 
 from interlock.hub.audit.entries import TargetJudgement, Ticket, event_record
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
@@ -20,13 +17,9 @@ from interlock.hub.calls.refusals import NO_SUCH_NAME
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.catalog.unknown_names import refused_target
 from interlock.hub.sessions.session import Exchange
-from interlock.protocols.mcp.meta import members
-from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
+from interlock.protocols.traces import trace_of
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.json_values import JSON_ERRORS
-from interlock.wire.names import may_spell
 
-_UNSET: Final = msgspec.UNSET
 _REFUSED: Final = {
     "VALIDATION_BLOCKED": "VALIDATION_FAILED",
     "INVALID_TOOL_ARGS": "VALIDATION_FAILED",
@@ -58,32 +51,21 @@ class Recording:
         """Record in this mode from now on."""
         self.strict = strict
 
-    def begin(self, call: Call, judged: TargetJudgement, committed: OnCommitted | None = None) -> None:
+    def begin(self, call: Call, judged: TargetJudgement, committed: OnCommitted | None = None) -> Ticket:
         """Record the intent. Raises a `Fault` where it cannot be recorded: then the call must not be sent.
 
         With `committed`, the call is sent only after `committed(None)`.
         """
-        trace = call.trace
-        if not trace:
-            exchange = call.exchange
-            meta = exchange.preview.meta
-            named = meta is not None and (meta.traceparent is not None or meta.trace_id is not _UNSET)
-            # A plain call has no other member that could name its trace.
-            known = named or not call.plain or exchange.request.trace_id
-            trace = call.trace = trace_of(exchange) if known else "%032x" % (getrandbits(128) or 1)
-        call.ticket = self._audit_log.recorder.intent(
-            call.caller.principal, call.target, trace, call.arguments_raw, committed, judged
+        return self._audit_log.recorder.intent(
+            call.caller.principal, call.target, call.trace, call.arguments_raw, committed, judged
         )
 
-    def end(self, call: Call) -> None:
+    def end(self, call: Call, ticket: Ticket, outcome: Outcome | None) -> None:
         """Record the outcome. A call without one was not sent."""
-        if call.ticket is not None:
-            self._audit_log.recorder.outcome(call.ticket, call.outcome or NOT_SENT)
+        self._audit_log.recorder.outcome(ticket, outcome or NOT_SENT)
 
-    def hold(self, call: Call) -> Ticket | None:
-        """Take the ticket of a call that ended, to record its outcome later: it may have become a task."""
-        ticket, call.ticket = call.ticket, None
-        return ticket
+    def end_of_answer(self, call: Call, outcome: Outcome | None) -> None:
+        """The server answered a call that may have become a task. `end_later` records the outcome."""
 
     def end_later(self, ticket: Ticket, outcome: Outcome | None) -> None:
         """Record the outcome with the ticket of a call that became no task."""
@@ -91,7 +73,6 @@ class Recording:
 
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         """Record that a gate refused a call."""
-        call.trace = call.trace or trace_of(call.exchange)
         self.recorder.refusal(
             call.caller.principal,
             call.target,
@@ -116,7 +97,6 @@ class Recording:
         self, event: str, call: Call, rules: list[str], masked: Mapping[str, int] | None = None, reason: str = ""
     ) -> None:
         """Record findings in a call or its result that did not refuse it, and how much was masked by kind."""
-        call.trace = call.trace or trace_of(call.exchange)
         details: dict[str, object] = {"rules": rules}
         if masked:
             # As texts: the audit log hides the values of members that are named like a secret.
@@ -132,7 +112,9 @@ class Recording:
         """Record that a caller cannot use a name."""
         target = refused_target(kind, name, fault)
         rule = str(fault.data.get("rule") or NO_SUCH_NAME)
-        self.recorder.refusal(caller.principal, target, trace_of(exchange), "resolve", rule, fault.message)
+        self.recorder.refusal(
+            caller.principal, target, trace_of(exchange.request, exchange.preview), "resolve", rule, fault.message
+        )
 
 
 def lost(fault: Fault) -> Outcome:
@@ -155,30 +137,3 @@ def failed(outcome: Outcome | None, fault: Fault) -> Outcome | None:
     if outcome is None or outcome.result != "SUCCESS":
         return outcome
     return Outcome("answered", "error", code=fault.kind.mgp, size=outcome.size)
-
-
-def trace_of(exchange: Exchange) -> str:
-    """The trace id that a request names, or a new one."""
-    seen = exchange.preview
-    meta = seen.meta
-    if meta is not None:
-        parent = None if meta.traceparent is None else read_traceparent(meta.traceparent)
-        if parent is not None:
-            return parent.trace
-        if meta.trace_id is not _UNSET:
-            return _named(bytes(meta.trace_id)) or new_trace_id()
-    # The params of a plain call have no member for it.
-    if seen.arguments is None and may_spell(exchange.request.params, b"trace_id"):
-        raw = members(exchange.request.params).get("trace_id")
-        if raw is not None:
-            return _named(bytes(raw)) or new_trace_id()
-    top = exchange.request.trace_id
-    return (find_trace_id({}, {}, {"trace_id": top}) if top else "") or new_trace_id()
-
-
-def _named(value: bytes) -> str:
-    """The trace id in a JSON value (MGP, Trace ID Propagation); empty if it is invalid."""
-    try:
-        return find_trace_id({}, {"trace_id": msgspec.json.decode(value)}, {})
-    except JSON_ERRORS:
-        return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
+from random import getrandbits
 from typing import Final
 
 import msgspec
@@ -16,7 +17,6 @@ from interlock.hub.calls.dispatch import result_pages as pages
 from interlock.hub.calls.name_resolution import NotListed
 from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.pipeline.pipeline import MAX_WAITING, Pipeline
-from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.own_resources import OwnResources
@@ -26,8 +26,11 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import SEARCH_TOOLS, ToolSearchHandler, inner_call
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.registry.errors import registry_fault
+from interlock.protocols.traces import trace_of
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json
+
+_UNSET: Final = msgspec.UNSET
 
 
 class CallHandler:
@@ -91,9 +94,13 @@ class CallHandler:
                 raise
             self._background.begin(self._call_when_listed(exchange, caller, name, fields, unlisted), exchange)
             return
-        arguments = exchange.preview.arguments
+        arguments, meta = exchange.preview.arguments, exchange.preview.meta
         if fields is None and arguments is not None:
-            call = Call(exchange, caller, plan.target, arguments)
+            # A plain call has no other member that could name its trace.
+            named = meta is not None and (meta.traceparent is not None or meta.trace_id is not _UNSET)
+            known = named or exchange.request.trace_id
+            trace = trace_of(exchange.request, exchange.preview) if known else "%032x" % (getrandbits(128) or 1)
+            call = Call(exchange, caller, plan.target, arguments, trace)
         else:
             call = Call.of(exchange, caller, plan.target, fields)
         self._pipeline.submit(call, plan)
@@ -141,7 +148,7 @@ class CallHandler:
                 name = inner_call(fields)
             plan = self._pipeline.plan(caller, "tool", name)
         except Fault as fault:
-            raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
+            raise registry_fault(fault, trace_of(exchange.request, exchange.preview), tool_name=name[:200]) from None
         self._background.begin(self._validate(Call.of(exchange, caller, plan.target, fields), plan, name), exchange)
 
     async def _validate(self, call: Call, plan: Plan, name: str) -> None:
@@ -153,7 +160,9 @@ class CallHandler:
 
     def _answer_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
         if isinstance(verdict, Refuse):
-            raise registry_fault(verdict.fault, trace_of(exchange), tool_name=name[:200]) from None
+            raise registry_fault(
+                verdict.fault, trace_of(exchange.request, exchange.preview), tool_name=name[:200]
+            ) from None
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question

@@ -11,7 +11,6 @@ from interlock.hub.auth.access import Access
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.dispatch.dispatcher import Dispatcher
-from interlock.hub.calls.recording import trace_of
 from interlock.hub.journal import Journal
 from interlock.hub.readiness import Readiness
 from interlock.hub.sessions.exchanges import answer
@@ -25,6 +24,7 @@ from interlock.protocols.mgp.lifecycle import (
     estimated_drain_ms,
 )
 from interlock.protocols.mgp.methods import read_params
+from interlock.protocols.traces import trace_of
 from interlock.wire.errors import Fault
 
 
@@ -53,7 +53,7 @@ class LifecycleHandler:
         return {SHUTDOWN: self._shut_down}
 
     def _shut_down(self, exchange: Exchange, caller: Caller) -> None:
-        trace, server = trace_of(exchange), caller.view.server
+        trace, server = trace_of(exchange.request, exchange.preview), caller.view.server
         try:
             self._access.demand(caller.principal, f"shut down {server or 'the hub'}", write=True)
         except Fault as fault:

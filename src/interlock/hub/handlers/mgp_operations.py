@@ -15,7 +15,6 @@ from interlock.hub.auth.access_methods import AccessMethods, Give, Query, Take
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
-from interlock.hub.calls.recording import trace_of
 from interlock.hub.handlers.discovery_methods import Deregister, DiscoveryMethods, ListServers
 from interlock.hub.journal import Journal
 from interlock.hub.sessions.session import Exchange
@@ -24,6 +23,7 @@ from interlock.hub.upstreams.registration.registration import Register
 from interlock.process.turns import encode_in_turns
 from interlock.protocols.mcp.results import own_result
 from interlock.protocols.mgp.methods import read_params
+from interlock.protocols.traces import trace_of
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
@@ -60,7 +60,7 @@ class MgpOperationsHandler:
     async def _answer(
         self, kind: type[msgspec.Struct], operation: Operation, exchange: Exchange, caller: Caller
     ) -> None:
-        trace = trace_of(exchange)
+        trace = trace_of(exchange.request, exchange.preview)
         try:
             params = read_params(exchange.request.params, kind)
             result = await encode_in_turns(await operation(caller.principal, params, trace))

@@ -63,8 +63,7 @@ class StateGate(FeatureSetGate):
         """Add the state to a call."""
         exchange = call.exchange
         if isinstance(exchange, LocalExchange) and exchange.states is not None:
-            call.state = exchange.states.use(target.server, feature)
-            call.plain = call.plain and not call.state
+            call.give_state(exchange.states.use(target.server, feature))
             return PASS
         return PASS if call.plain else self._judge_host(call, target, feature)
 
@@ -82,9 +81,9 @@ class StateGate(FeatureSetGate):
                 message = "a checkpoint needs a connection that nobody shares"
                 hint = 'the operator can set share = "principal"'
                 return Refuse(Fault("ACCESS_DENIED", message, hint=hint), "state: " + message)
-            call.state = {"checkpoint": stateful.checkpoint}
+            call.give_state({"checkpoint": stateful.checkpoint})
         elif stateful.state is not None:
-            call.state = {"state": stateful.state}
+            call.give_state({"state": stateful.state})
         return PASS
 
     def _has_own_connection(self, host: ClientHost, server: str) -> bool:

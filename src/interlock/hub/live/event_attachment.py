@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.call import Call, ChunkFilter, EveryChunk, ResultProcessor
+from interlock.hub.calls.call import Call, ResultProcessor
+from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.causes import Causes
 from interlock.hub.live.deliveries import Deliveries

@@ -87,7 +87,7 @@ def _judged(live: LiveConnection, feature: str, rules: ScopeSettings | None, cal
     label, decision = judge_scope(live.state, feature, arguments, None)
     if decision.outcome != "deny":
         # The server is told this scope, never one that a client wrote.
-        call.scope = msgspec.json.encode(Scope(label, enriched(arguments, label, rules)))
+        call.give_scope(msgspec.json.encode(Scope(label, enriched(arguments, label, rules))))
     return _verdict(feature, label, decision, call)
 
 

@@ -94,20 +94,20 @@ class TaskHandler:
 
     # Calls that may become tasks
 
-    def prepare(self, call: Call, connection: UpstreamConnection) -> None:
+    def prepare(self, call: Call, connection: UpstreamConnection) -> TaskExchange | None:
         """Let a call become a task, where it may. Raises a `Fault` where it must not be sent.
 
         Tasks do not cross the eras: the hub drops a client's request for one unless the server has the same form.
         """
         if isinstance(call.exchange, TaskExchange):
             # This is a retry: the first try ended with an error.
-            call.exchange = call.exchange.real
+            call.answer_through(call.exchange.real)
         exchange, modern = call.exchange, connection.connection.modern
         dialect = exchange.dialect
         if call.target.kind != "tool":
             # Only tool calls become tasks, in either form.
             call.members.pop(AUGMENTED, None)
-            return
+            return None
         if dialect.modern:
             # The stateless era ignores the member of 2025-11-25 (SEP-2663, Backward Compatibility).
             call.members.pop(AUGMENTED, None)
@@ -115,14 +115,13 @@ class TaskHandler:
         else:
             wants = self._requests_task(call, modern)
         if not wants:
-            return
+            return None
         if not self._ledger.reserve(call.caller.owner):
             if not dialect.modern:
                 raise full()
             # In the stateless era the server decides. Without the extension it answers the call directly.
-            call.members["_meta"] = msgspec.Raw(_without_extension(bytes(call.members["_meta"])))
-            call.plain = False
-            return
+            call.replace_meta(msgspec.Raw(_without_extension(bytes(call.members["_meta"]))))
+            return None
         id_ = self._ledger.new_id()
         token = None
         meta = exchange.preview.meta
@@ -132,7 +131,8 @@ class TaskHandler:
             fields = members(bytes(call.members["_meta"]))
             call.members["_meta"] = msgspec.Raw(msgspec.json.encode({**fields, PROGRESS_TOKEN: token}))
         task = TaskExchange(call, connection, self._tracker, self._recording, self._background, id=id_, token=token)
-        call.exchange = call.task = task
+        call.answer_through(task)
+        return task
 
     def _requests_task(self, call: Call, modern: bool) -> bool:
         """Whether a call of 2025-11-25 requests a task. Raises METHOD_NOT_FOUND where the tool takes none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.record import Outcome
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import Recording
@@ -29,6 +30,7 @@ class TaskExchange(WrappedExchange[SessionCaller]):
         "_background",
         "_call",
         "_id",
+        "_outcome",
         "_recording",
         "_reserved",
         "_route",
@@ -65,16 +67,17 @@ class TaskExchange(WrappedExchange[SessionCaller]):
         self._id = id
         self._token = token
         self._ticket: Ticket | None = None
+        self._outcome: Outcome | None = None
 
     @property
     def reachable(self) -> bool:
         """True: a result that is a task is kept by the ledger, not for an identical call."""
         return True
 
-    def call_ended(self) -> None:
+    def call_ended(self, ticket: Ticket | None, outcome: Outcome | None) -> None:
         """Keep the audit ticket of a call that ended, until it is known whether the call became a task."""
-        self._ticket = self._recording.hold(self._call)
-        outcome = self._call.outcome
+        self._recording.end_of_answer(self._call, outcome)
+        self._ticket, self._outcome = ticket, outcome
         if outcome is None or (outcome.transport, outcome.protocol) != ("answered", "result"):
             self._no_task()
 
@@ -101,7 +104,7 @@ class TaskExchange(WrappedExchange[SessionCaller]):
 
     async def _start_task(self, result: bytes, started: TaskState) -> None:
         ticket, self._ticket = self._ticket, None
-        self._call.exchange = self.real
+        self._call.answer_through(self.real)
         try:
             task = await self._tracker.begin(self._id, self._call, self._route, started, ticket, self._token)
         except Fault as fault:
@@ -124,7 +127,7 @@ class TaskExchange(WrappedExchange[SessionCaller]):
         """Release the quota: the call became no task, or the ledger has the task by now."""
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
-            self._recording.end_later(ticket, self._call.outcome)
+            self._recording.end_later(ticket, self._outcome)
         if self._reserved:
             self._reserved = False
             self._tracker.ledger.release(self._call.caller.owner)

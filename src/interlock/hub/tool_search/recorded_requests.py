@@ -10,11 +10,12 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import SUCCEEDED, TOOL_FAILED
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.rates import Rates, limited, take
-from interlock.hub.calls.recording import Recording, trace_of
+from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.exchanges import answer, refuse_tool
 from interlock.hub.sessions.session import Exchange
+from interlock.protocols.traces import trace_of
 from interlock.wire.errors import Fault
 
 Result = TypeVar("Result")
@@ -36,7 +37,9 @@ class RecordedRequests:
         if refusal is not None:
             self.refused(exchange, caller, name, refusal.fault, "rates", refusal.rule)
             _raise(refusal)
-        return self._recording.recorder.intent(caller.principal, target, trace_of(exchange), arguments)
+        return self._recording.recorder.intent(
+            caller.principal, target, trace_of(exchange.request, exchange.preview), arguments
+        )
 
     async def outcome(self, ticket: Ticket, work: Awaitable[Result]) -> Result:
         """Do the work of a request, and record its outcome, however it ends."""
@@ -64,7 +67,13 @@ class RecordedRequests:
         """Record that a call was refused."""
         event = _EVENTS.get(fault.name, "")
         self._recording.recorder.refusal(
-            caller.principal, _target(name), trace_of(exchange), gate, rule, fault.message, event=event
+            caller.principal,
+            _target(name),
+            trace_of(exchange.request, exchange.preview),
+            gate,
+            rule,
+            fault.message,
+            event=event,
         )
 
     def check(self, caller: Caller) -> None:

@@ -6,7 +6,7 @@ import msgspec
 from opentelemetry.trace import Span
 
 from interlock.hub.audit.entries import TargetJudgement, Ticket
-from interlock.hub.audit.record import NOT_SENT, outcome_of
+from interlock.hub.audit.record import NOT_SENT, Outcome, outcome_of
 from interlock.hub.audit.recorder import OnCommitted
 from interlock.hub.audit.tracing.spans import CALLS, Spans, end_with, failed, resolved, traceparent_of, with_traceparent
 from interlock.hub.calls.call import Call, Caller
@@ -60,21 +60,20 @@ class TracedRecording(Recording):
         self._spans = spans
         self._spans_of_calls: dict[Call, Span] = {}
 
-    def begin(self, call: Call, judged: TargetJudgement, committed: OnCommitted | None = None) -> None:
+    def begin(self, call: Call, judged: TargetJudgement, committed: OnCommitted | None = None) -> Ticket:
         self._start_span(call)
         try:
-            super().begin(call, judged, committed)
+            return super().begin(call, judged, committed)
         except Fault:
-            self._end_span(call)
+            self._end_span(call, None)
             raise
 
-    def end(self, call: Call) -> None:
-        super().end(call)
-        self._end_span(call)
+    def end(self, call: Call, ticket: Ticket, outcome: Outcome | None) -> None:
+        super().end(call, ticket, outcome)
+        self._end_span(call, outcome)
 
-    def hold(self, call: Call) -> Ticket | None:
-        self._end_span(call)
-        return super().hold(call)
+    def end_of_answer(self, call: Call, outcome: Outcome | None) -> None:
+        self._end_span(call, outcome)
 
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         super().refused(call, fault, gate, rule)
@@ -94,10 +93,9 @@ class TracedRecording(Recording):
         if isinstance(exchange, TracedExchange):
             resolved(exchange.span, call)
             span = self._spans_of_calls[call] = self._spans.of_forward(exchange.span, call)
-            call.members["_meta"] = with_traceparent(call.members, traceparent_of(span))
-            call.plain = False
+            call.replace_meta(with_traceparent(call.members, traceparent_of(span)))
 
-    def _end_span(self, call: Call) -> None:
+    def _end_span(self, call: Call, outcome: Outcome | None) -> None:
         span = self._spans_of_calls.pop(call, None)
         if span is not None:
-            end_with(span, call.outcome or NOT_SENT)
+            end_with(span, outcome or NOT_SENT)

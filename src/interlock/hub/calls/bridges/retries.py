@@ -62,7 +62,8 @@ class Retries:
         given = bytes(call.members.get(ANSWERS, b"{}"))
         on_cancel = exchange.on_cancel
         parked = ParkedExchange(exchange, self._parking, lambda: binding_of(call), given)
-        call.exchange, parked.on_cancel = parked, on_cancel
+        parked.on_cancel = on_cancel
+        call.answer_through(parked)
         return parked
 
     def hold_for_callbacks(self, call: Call, connection: Connection) -> None:
@@ -72,7 +73,7 @@ class Retries:
             return
         answers = exchange.dialect.capabilities.can_answer("elicitation/create", b'{"mode":"form"}')
         if answers and call.target.kind == "tool" and not isinstance(exchange, ParkedExchange):
-            call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
+            call.answer_through(ParkedExchange(exchange, self._parking, lambda: binding_of(call)))
 
     def end(self, owner: str) -> None:
         """End the calls of an owner that wait."""

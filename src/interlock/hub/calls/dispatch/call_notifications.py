@@ -36,8 +36,7 @@ def relay_notification(
 def _relay_progress(call: Call, params: bytes, token: Id) -> None:
     """Notify the client of progress, if there is any: it must increase with each notification."""
     progress = how_far(params)
-    if progress is not None and progress > call.progress:
-        call.progress = progress
+    if progress is not None and call.advance(progress):
         call.exchange.notify(PROGRESS, with_token(params, token))
 
 

@@ -22,7 +22,10 @@ class RequestDispatcher(Protocol):
 
     states: RequestStates
 
-    def done(self, call: Call) -> None:
+    def record(self, call: Call, plan: Plan) -> None:
+        """Record the intent of a committed call. Raises a `Fault`."""
+
+    def done(self, call: Call, outcome: Outcome | None = None) -> None:
         """Give the place of a call back, and record how it ended."""
 
 
@@ -38,7 +41,7 @@ class ClientForwarder:
         """Record the intent and send the request: at once, or once the intent is committed. Raises a `Fault`."""
         try:
             if not self._recording.strict:
-                self._recording.begin(call, plan.judged)
+                self._dispatcher.record(call, plan)
                 self._forward(call, plan)
                 return
         except CommitSlow:
@@ -54,9 +57,7 @@ class ClientForwarder:
 
     def _on_unsent(self, call: Call, answer: asyncio.Future[bytes]) -> None:
         """The request was withdrawn, or failed, before the client got it."""
-        if answer.cancelled():
-            call.outcome = CANCELLED
-        self._dispatcher.done(call)
+        self._dispatcher.done(call, CANCELLED if answer.cancelled() else None)
 
     def _send(
         self, call: Call, exchange: ServerRequestExchange, on_unsent: Callable[[asyncio.Future[bytes]], None]
@@ -65,8 +66,7 @@ class ClientForwarder:
             return
         exchange.answer.remove_done_callback(on_unsent)
         if exchange.leaves:
-            call.outcome = ASKED
-            self._dispatcher.done(call)
+            self._dispatcher.done(call, ASKED)
             exchange.result(b"")
             return
         try:
@@ -86,20 +86,19 @@ class ClientForwarder:
             waiting.add_done_callback(lambda _: timer.cancel())
 
     def _late(self, call: Call, waiting: asyncio.Future[bytes], life_s: float) -> None:
-        call.outcome = TIMED_OUT
-        self._fail(call, Fault("TIMEOUT", f"the client did not answer within {life_s:g} s"))
+        self._fail(call, Fault("TIMEOUT", f"the client did not answer within {life_s:g} s"), TIMED_OUT)
         waiting.cancel("no answer came in time")
 
     def _on_answer(self, call: Call, exchange: ServerRequestExchange, waiting: asyncio.Future[bytes]) -> None:
         cause = None if waiting.cancelled() else waiting.exception()
         if waiting.cancelled():
-            call.outcome = CANCELLED
+            outcome = CANCELLED
         elif cause is None:
-            call.outcome = FETCHED
+            outcome = FETCHED
         else:
             code = cause.foreign_code if isinstance(cause, Fault) else None
-            call.outcome = UNREADABLE if code is None else Outcome("answered", "error", code=code)
-        self._dispatcher.done(call)
+            outcome = UNREADABLE if code is None else Outcome("answered", "error", code=code)
+        self._dispatcher.done(call, outcome)
         if waiting.cancelled():
             exchange.withdraw("the client's answer is no longer awaited")
         elif cause is None:
@@ -108,6 +107,6 @@ class ClientForwarder:
             ours = Fault("INTERNAL_ERROR", "the client could not be asked")
             exchange.fail(cause if isinstance(cause, Fault) else ours)
 
-    def _fail(self, call: Call, fault: Fault) -> None:
-        self._dispatcher.done(call)
+    def _fail(self, call: Call, fault: Fault, outcome: Outcome | None = None) -> None:
+        self._dispatcher.done(call, outcome)
         call.exchange.fail(fault)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from interlock.hub.calls.bridges.retries import Retries
 from interlock.hub.calls.call import Call, Plan
-from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.refusals import is_refusal
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.client_requests import ClientRequest
@@ -32,7 +31,6 @@ class ClientRoots:
         if not METHODS[call.exchange.request.method].may_ask:
             return key
         channel = self._retries.parked(call)
-        call.trace = call.trace or trace_of(channel)
         request = ClientRequest(call.target.server, ROOTS, b"{}", b"{}", call.caller, channel, call.trace)
         try:
             with upstream.waiting():

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from interlock.hub.audit.recorder import OnCommitted
 from interlock.hub.audit.write_failures import LOADED, cannot_record
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, Plan
-from interlock.hub.calls.recording import Recording
 from interlock.store import StoreBusy, StoreError
 from interlock.wire.errors import Fault, internal_error
 
@@ -28,8 +28,11 @@ _log = logging.getLogger(__name__)
 class CommittedCalls(Protocol):
     """The dispatcher, as this uses it."""
 
+    def record(self, call: Call, plan: Plan, committed: OnCommitted) -> None:
+        """Record the intent of a committed call. Raises a `Fault`."""
+
     def done(self, call: Call) -> None:
-        """Give the place of a call back, and record how it ended."""
+        """Give the place of a call back, and record that it was not sent."""
 
     def fail_unsent(self, call: Call, plan: Plan, fault: Fault) -> None:
         """Answer a committed call that is not sent, and give its place back."""
@@ -38,8 +41,7 @@ class CommittedCalls(Protocol):
 class CommitWaits:
     """Sends calls once their intents are committed."""
 
-    def __init__(self, recording: Recording, background: BackgroundTasks, dispatcher: CommittedCalls) -> None:
-        self._recording = recording
+    def __init__(self, background: BackgroundTasks, dispatcher: CommittedCalls) -> None:
         self._background = background
         self._dispatcher = dispatcher
         self._loop = asyncio.get_running_loop()
@@ -48,7 +50,7 @@ class CommitWaits:
         """Record the intent of a call, and forward the call once it is committed. Every failure is answered."""
         deadline = self._loop.call_later(plan.timeouts.tool_s, self._on_late, call, plan)
         try:
-            self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, forward, deadline))
+            self._dispatcher.record(call, plan, partial(self._on_recorded, call, plan, forward, deadline))
         except Fault as fault:
             deadline.cancel()
             self._dispatcher.fail_unsent(call, plan, fault)

@@ -12,6 +12,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.record import Outcome
+from interlock.hub.audit.recorder import OnCommitted
 from interlock.hub.audit.write_failures import CommitSlow
 from interlock.hub.calls.background_tasks import BackgroundTasks, while_wanted
 from interlock.hub.calls.bridges.retries import STATE, Bridges
@@ -56,11 +59,31 @@ class CallQuota(msgspec.Struct, frozen=True):
     large_bytes: int = 32 * 1024 * 1024
 
 
+class PossibleTask(Protocol):
+    """A call that may become a task."""
+
+    def call_ended(self, ticket: Ticket | None, outcome: Outcome | None) -> None:
+        """The server answered the call, or never will. The task records the outcome."""
+
+
 class TaskPreparation(Protocol):
     """Decides which calls may become tasks."""
 
-    def prepare(self, call: Call, connection: UpstreamConnection) -> None:
+    def prepare(self, call: Call, connection: UpstreamConnection) -> PossibleTask | None:
         """Let a call become a task, where it may. Raises a `Fault` where it must not be sent."""
+
+
+class _Place(msgspec.Struct, eq=False):
+    """The place of a committed call in the quotas, and what is to be done when the call ends."""
+
+    upstream: Upstream
+    metered_at: float
+    """When its rates counted it, on the clock of the loop."""
+    large_bytes: int = 0
+    """The bytes of a large call, which count while it is open."""
+    ticket: Ticket | None = None
+    """Its entry in the audit log, once its intent is recorded."""
+    task: PossibleTask | None = None
 
 
 class Dispatcher:
@@ -88,11 +111,12 @@ class Dispatcher:
         self.callbacks = callbacks
         self.quota = quota
         self._background = background
-        self._commit_waits = CommitWaits(recording, background, self)
+        self._commit_waits = CommitWaits(background, self)
         self._client_forwarder = ClientForwarder(recording, self._commit_waits, self)
         self._clock = asyncio.get_running_loop().time
         self.open_requests: OpenRequests[Forwarder] = OpenRequests()
         """The calls that a client can cancel by their id."""
+        self._places: dict[Call, _Place] = {}
         self.open_calls = 0
         self.large_bytes = 0
         """The bytes of the large calls among them."""
@@ -105,14 +129,14 @@ class Dispatcher:
     def dispatch(self, call: Call, plan: Plan) -> None:
         """Commit a call that no gate refuses, and send it. Every failure is answered."""
         try:
-            gate, refusal = "rates", None
+            gate, refusal, metered_at = "rates", None, 0.0
             if plan.meters:
-                call.metered_at = self._clock()
-                refusal = take(plan.meters, call.metered_at)
+                metered_at = self._clock()
+                refusal = take(plan.meters, metered_at)
             if refusal is None:
-                gate, refusal = "commit", self._reserve(call)
+                gate, refusal = "commit", self._reserve(call, metered_at)
                 if refusal is not None:
-                    give_back(plan.meters, call.metered_at)
+                    give_back(plan.meters, metered_at)
             noted = call.would_refuse or call.would_ask or call.approval or call.altered
             if refusal is not None:
                 plan.pipeline.refuse(call, refusal, gate)
@@ -129,12 +153,12 @@ class Dispatcher:
         upstream = self._upstreams.get(call.target.server)
         if upstream is not None and upstream.stopped is not None:
             return Refuse(upstream.supervisor.down(), "a stopped server is not called")
-        refused = self._reserve(call)
+        refused = self._reserve(call, 0.0)
         if refused is None:
             self.done(call)
         return refused
 
-    def _reserve(self, call: Call) -> Refuse | None:
+    def _reserve(self, call: Call, metered_at: float) -> Refuse | None:
         """Take a place for the call, or refuse it because a quota is used up. `done` gives the place back."""
         upstream = self._upstreams.get(call.target.server)
         if upstream is None:
@@ -144,12 +168,11 @@ class Dispatcher:
             if len(open_calls.sent) >= quota.requests:
                 return _exhausted(f"{quota.requests} requests of {upstream.id} to this client wait for an answer")
             open_calls.sent.add(call)
-            call.upstream = upstream
+            self._places[call] = _Place(upstream, metered_at)
             return None
-        if size > LARGE:
-            if self.large_bytes + size > quota.large_bytes:
-                return _exhausted(f"large calls hold {quota.large_bytes} bytes already")
-            call.large_bytes = size
+        large_bytes = size if size > LARGE else 0
+        if large_bytes and self.large_bytes + size > quota.large_bytes:
+            return _exhausted(f"large calls hold {quota.large_bytes} bytes already")
         to_server, in_all = upstream.open_calls, self.open_calls
         if len(open_calls.sent) >= quota.per_caller:
             return _exhausted(f"{quota.per_caller} calls of this caller are under way")
@@ -159,40 +182,50 @@ class Dispatcher:
             return _exhausted(f"{quota.in_all} calls in all are under way")
         open_calls.sent.add(call)
         upstream.open_calls, self.open_calls = to_server + 1, in_all + 1
-        self.large_bytes += call.large_bytes
-        call.upstream = upstream
+        self.large_bytes += large_bytes
+        self._places[call] = _Place(upstream, metered_at, large_bytes)
         return None
 
-    def done(self, call: Call) -> None:
-        """Give the place of a call back, if it has one, and record how it ended."""
-        upstream, call.upstream = call.upstream, None
-        if upstream is None:
+    def done(self, call: Call, outcome: Outcome | None = None) -> None:
+        """Give the place of a call back, if it has one, and record how it ended. None means that it was not sent."""
+        place = self._places.pop(call, None)
+        if place is None:
             return
+        upstream, ticket = place.upstream, place.ticket
         call.caller.open_calls.sent.discard(call)
         if call.target.kind not in CLIENT_KINDS:
             self.open_calls -= 1
-            self.large_bytes -= call.large_bytes
+            self.large_bytes -= place.large_bytes
             upstream.open_calls -= 1
             if not upstream.open_calls:
                 upstream.last_use = self._clock()
             if upstream.idle is not None:
                 upstream.check_idle()
-        if call.task is not None:
-            task, call.task = call.task, None
-            task.call_ended()
-        if (ticket := call.ticket) is not None:
-            self._recording.end(call)
-            upstream.outcomes.ended.append((call.outcome, ticket.took_us))
+        if place.task is not None:
+            place.task.call_ended(ticket, outcome)
+        elif ticket is not None:
+            self._recording.end(call, ticket, outcome)
+            upstream.outcomes.ended.append((outcome, ticket.took_us))
+
+    def upstream_of(self, call: Call) -> Upstream | None:
+        """The server of a committed call; None once the call is done."""
+        place = self._places.get(call)
+        return None if place is None else place.upstream
+
+    def record(self, call: Call, plan: Plan, committed: OnCommitted | None = None) -> None:
+        """Record the intent of a committed call. Raises a `Fault`; with `committed`, see `Recording.begin`."""
+        self._places[call].ticket = self._recording.begin(call, plan.judged, committed)
 
     def withdraw(self, call: Call, plan: Plan) -> None:
         """Give back everything that a call has taken: it is not sent after all."""
+        place = self._places.get(call)
         self.done(call)
-        give_back(plan.meters, call.metered_at)
+        if place is not None:
+            give_back(plan.meters, place.metered_at)
 
     def send(self, call: Call, plan: Plan) -> None:
         """Send a committed call, now or as soon as its server has a connection."""
-        upstream, exchange = call.upstream, call.exchange
-        assert upstream is not None, "only a committed call is sent"
+        upstream, exchange = self._places[call].upstream, call.exchange
         if call.target.kind in CLIENT_KINDS:
             self._client_forwarder.send(call, plan)
             return
@@ -224,7 +257,7 @@ class Dispatcher:
 
     def fail_unsent(self, call: Call, plan: Plan, fault: Fault) -> None:
         """Answer a committed call that is not sent, and give its place back."""
-        upstream = call.upstream
+        upstream = self.upstream_of(call)
         self.done(call)
         if fault.name == "LOGIN_REQUIRED":
             answer_with_login(call, fault, upstream)
@@ -234,15 +267,16 @@ class Dispatcher:
     def _forward(self, call: Call, upstream_connection: UpstreamConnection, plan: Plan) -> None:
         """Record the intent and forward the call: at once, or once it is committed if the log is strict or slow."""
         connection, owner = upstream_connection
-        dialect = call.exchange.dialect
+        dialect, place = call.exchange.dialect, self._places[call]
+        ticket = place.ticket
         try:
-            if call.ticket is None:
+            if ticket is None:
                 if self._recording.strict:
                     self._commit_waits.begin(call, plan, partial(self._forward_recorded, call, upstream_connection))
                     return
-                self._recording.begin(call, plan.judged)
+                ticket = place.ticket = self._recording.begin(call, plan.judged)
             if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
-                self._tasks.prepare(call, upstream_connection)
+                place.task = self._tasks.prepare(call, upstream_connection)
         except CommitSlow:
             self._commit_waits.begin(call, plan, partial(self._forward_recorded, call, upstream_connection))
             return
@@ -255,14 +289,14 @@ class Dispatcher:
                 self._retries.hold(call, upstream_connection)
         if dialect.modern and connection.mgp is not None:
             self._retries.hold_for_callbacks(call, connection)
-        Forwarder(call, plan, connection, owner, self).send()
+        Forwarder(call, plan, connection, owner, self, ticket.began).send()
 
     def _forward_recorded(self, call: Call, upstream_connection: UpstreamConnection, plan: Plan) -> None:
         """Forward a call whose intent is committed. Where its session was lost meanwhile, it waits before the gates."""
-        if upstream_connection.connection.reopening is None or call.upstream is None:
+        if upstream_connection.connection.reopening is None:
             self._forward(call, upstream_connection, plan)
         else:
-            self._background.begin(self._send_when_connected(call, plan, call.upstream), call)
+            self._background.begin(self._send_when_connected(call, plan, self._places[call].upstream), call)
 
     def connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         """The private connection that a call takes, worked out once for each session; None for the shared one."""

@@ -30,6 +30,7 @@ from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.late_results import LateResults
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
+from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, ResultMembers, read_answer
 from interlock.protocols.mcp.error_translation import URL_FIRST
 from interlock.protocols.mcp.headers import param_values
@@ -58,7 +59,10 @@ class CallDispatcher(Protocol):
     open_requests: OpenRequests[Forwarder]
     callbacks: ServerCallbacks
 
-    def done(self, call: Call) -> None:
+    def upstream_of(self, call: Call) -> Upstream | None:
+        """The server of a call that is not done."""
+
+    def done(self, call: Call, outcome: Outcome | None = None) -> None:
         """Give the place of a call back, and record how it ended."""
 
 
@@ -71,6 +75,10 @@ class Forwarder(msgspec.Struct, eq=False):
     _owner: ConnectionOwner | None
     """The owner of a private connection, whose client the server may ask."""
     _dispatcher: CallDispatcher
+    _began: float
+    """When its intent was recorded, as `perf_counter` counts."""
+    _outcome: Outcome | None = None
+    """How the call ended, as far as is known."""
     _handle: Id | None = None
     _finished: bool = False
     _open_requests: CallRequests | None = None
@@ -121,7 +129,7 @@ class Forwarder(msgspec.Struct, eq=False):
             (self.on_lost if fault.name == UNSENT else self._fail)(fault)
 
     def _fail(self, fault: Fault) -> None:
-        self._call.outcome = recording.failed(self._call.outcome, fault)
+        self._outcome = recording.failed(self._outcome, fault)
         self._finish()
         answer_fault(self._call, self._plan.processor, fault)
 
@@ -140,7 +148,7 @@ class Forwarder(msgspec.Struct, eq=False):
         """Answer the client in its own terms."""
         call, modern = self._call, self._connection.modern
         if self._cancelling and isinstance(answer, Failure):
-            call.outcome, self._answered_cancelled = CANCELLED, True
+            self._outcome, self._answered_cancelled = CANCELLED, True
             self._fail(Fault("CANCELLED", "the call was cancelled"))
             return
         modern_client = call.exchange.dialect.modern
@@ -154,11 +162,11 @@ class Forwarder(msgspec.Struct, eq=False):
             members = read.members
             asks = modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED
         except Fault as fault:
-            call.outcome = UNREADABLE
+            self._outcome = UNREADABLE
             self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}", quotes_server=True))
             return
         outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
-        call.outcome = msgspec.structs.replace(outcome, size=len(read.result))
+        self._outcome = msgspec.structs.replace(outcome, size=len(read.result))
         if asks:
             self._judge_questions(read)
         else:
@@ -227,7 +235,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._dispatcher.late_results.answer(self._call, self._plan, result)
 
     def _on_error(self, error: ErrorObject) -> None:
-        self._call.outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
+        self._outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
         error = error_of_server(error)
         if error.code != URL_FIRST:
             self._on_known_error(error)
@@ -240,7 +248,7 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _on_known_error(self, error: ErrorObject) -> None:
         self._finish()
-        answer = partial(answer_error, self._call, self._plan, self._connection, self._dispatcher)
+        answer = partial(answer_error, self._call, self._plan, self._connection, self._dispatcher, self._began)
         if self._plan.processor is None:
             answer(error)
         else:
@@ -275,11 +283,11 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def on_lost(self, fault: Fault) -> None:
         """Answer a call that the server will not answer."""
-        call, upstream = self._call, self._call.upstream
+        call, upstream = self._call, self._dispatcher.upstream_of(self._call)
         lost = loss_of(call, self._plan, fault)
-        call.outcome = recording.lost(lost)
+        self._outcome = recording.lost(lost)
         self._finish()
-        answer_loss(call, self._plan, self._dispatcher, upstream, lost, unsent=fault.name == UNSENT)
+        answer_loss(call, self._plan, self._dispatcher, upstream, lost, self._began, unsent=fault.name == UNSENT)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on the stream of this call."""
@@ -317,10 +325,10 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def cancelled(self, reason: str) -> None:
         """Cancel the request to the server: the client no longer wants the answer."""
-        if not self._finished and (self._handle is not None or self._call.outcome is not None):
+        if not self._finished and (self._handle is not None or self._outcome is not None):
             if self._handle is not None:
                 self._connection.cancel(self._handle, reason)
-            self._call.outcome = CANCELLED
+            self._outcome = CANCELLED
         self._finish()
 
     def _finish(self) -> None:
@@ -341,7 +349,7 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._open_requests is not None:
             requests, self._open_requests = self._open_requests, None
             requests.withdraw()
-        self._dispatcher.done(self._call)
+        self._dispatcher.done(self._call, self._outcome)
 
     def _outgoing(self, more: Members | None) -> Outgoing:
         """The request for the server, with `more` where it is repeated. A plain one is made without decoding."""

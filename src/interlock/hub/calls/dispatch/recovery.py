@@ -16,7 +16,8 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from interlock.hub.calls.bridges.retries import STATE
-from interlock.hub.calls.call import Call, Caller, ChunkFilter, EveryChunk, Plan, ResultProcessor
+from interlock.hub.calls.call import Call, Caller, Plan, ResultProcessor
+from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Pass
 from interlock.hub.catalog.items import Tool
@@ -67,11 +68,11 @@ class CallRecovery:
         """How many calls wait for another try."""
         return len(self._waiting)
 
-    def takes(self, call: Call, plan: Plan, error: ErrorObject, *, processed: bool) -> bool:
+    def takes(self, call: Call, plan: Plan, error: ErrorObject, began: float, *, processed: bool) -> bool:
         """Whether a call goes on in spite of this error. If not, the error is its answer.
 
-        A call does not go on whose client went while its error was searched. `processed`: the plan's processor has
-        searched the error.
+        A call does not go on whose client went while its error was searched. `began`: when its intent was recorded, as
+        `perf_counter` counts. `processed`: the plan's processor has searched the error.
         """
         if not call.exchange.open:
             return False
@@ -79,29 +80,29 @@ class CallRecovery:
         if recovery is None or not recovery.retryable or not _may_repeat(call):
             return False
         now = self._loop.time()
-        tried = call.tried or Tried(_deadline(call, plan, now))
+        tried = call.tried or Tried(_deadline(plan, now, began))
         if tried.fallback:
             return False
         pause = pause_s(recovery, tried.retries, random.random())
         if pause is None or now + pause >= tried.deadline or len(self._waiting) >= MAX_WAITING:
             return self._falls_back(call, plan, recovery, error)
-        call.tried = msgspec.structs.replace(tried, retries=tried.retries + 1)
+        call.count_try(msgspec.structs.replace(tried, retries=tried.retries + 1))
         self._wait(call, plan, WaitingError(error, processed), pause, tried.retries + 1)
         return True
 
-    def takes_unsent(self, call: Call, plan: Plan, fault: Fault) -> bool:
+    def takes_unsent(self, call: Call, plan: Plan, fault: Fault, began: float) -> bool:
         """Whether a call that never reached its server is sent again. If not, the fault is its answer.
 
         The connection is lost a moment before the supervisor knows. Once it knows, the next try waits for the server.
         """
         now = self._loop.time()
-        tried = call.tried or Tried(_deadline(call, plan, now))
+        tried = call.tried or Tried(_deadline(plan, now, began))
         if STATE in call.members or not call.exchange.open or tried.unsent >= len(UNSENT_PAUSES_S):
             return False
         pause = UNSENT_PAUSES_S[tried.unsent]
         if now + pause >= tried.deadline or len(self._waiting) >= MAX_WAITING:
             return False
-        call.tried = msgspec.structs.replace(tried, unsent=tried.unsent + 1)
+        call.count_try(msgspec.structs.replace(tried, unsent=tried.unsent + 1))
         error = WaitingError(fault.render(ErrorDialect.MGP), processed=False)
         self._wait(call, plan, error, pause, tried.unsent + 1)
         return True
@@ -147,7 +148,8 @@ class CallRecovery:
         call.start_over(again.target)
         if call.approval is not None:
             # A person's approval was given for this very call and is used up already. A rule is looked up again.
-            call.approval = None if call.approval.by_rule else msgspec.structs.replace(call.approval, ticket=None)
+            approval = None if call.approval.by_rule else msgspec.structs.replace(call.approval, ticket=None)
+            call.use_approval(approval)
         plan.pipeline.submit(call, again)
 
     def _give_up(self, call: Call, plan: Plan, error: WaitingError) -> None:
@@ -175,8 +177,8 @@ class CallRecovery:
         if found is None:
             return False
         other = Call.of(call.exchange, call.caller, found.target, dict(call.members))
-        other.progress = call.progress
-        other.tried = Tried(0.0, fallback=True)
+        other.advance(call.progress)
+        other.count_try(Tried(0.0, fallback=True))
         verdict, _ = plan.pipeline.judge(other, found)
         if not isinstance(verdict, Pass):
             return False
@@ -246,10 +248,9 @@ def _may_repeat(call: Call) -> bool:
     return tool.idempotent if tool is not None else call.target.kind != "tool"
 
 
-def _deadline(call: Call, plan: Plan, now: float) -> float:
+def _deadline(plan: Plan, now: float, began: float) -> float:
     """All tries together have the time of one call."""
-    spent = 0.0 if call.ticket is None else time.perf_counter() - call.ticket.began
-    return now + plan.timeouts.tool_s - spent
+    return now + plan.timeouts.tool_s - (time.perf_counter() - began)
 
 
 def _identity(plan: Plan) -> tuple[str, str, str]:

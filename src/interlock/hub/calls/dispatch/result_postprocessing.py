@@ -13,7 +13,8 @@ import msgspec
 
 from interlock.config.settings import ServerSettings
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.call import Call, ChunkFilter
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.chunk_filter import ChunkFilter
 from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks, text_of
 from interlock.hub.calls.dispatch.error_search import SearchedError, search_error, unjudged, withheld
 from interlock.hub.calls.dispatch.result_division import Division, left_over

@@ -27,11 +27,11 @@ class ErrorDispatcher(Protocol):
 
 
 def answer_error(
-    call: Call, plan: Plan, connection: Connection, dispatcher: ErrorDispatcher, error: ErrorObject
+    call: Call, plan: Plan, connection: Connection, dispatcher: ErrorDispatcher, began: float, error: ErrorObject
 ) -> None:
-    """Answer the client with a server's error, unless the call is tried again."""
+    """Answer the client with a server's error, unless the call is tried again. `began`: see `CallRecovery.takes`."""
     exchange, recovery = call.exchange, dispatcher.recovery
-    if connection.mgp is not None and recovery.takes(call, plan, error, processed=True):
+    if connection.mgp is not None and recovery.takes(call, plan, error, began, processed=True):
         return
     if exchange.dialect.modern and not connection.modern:
         question = url_first.as_question(error, exchange.dialect.capabilities)
@@ -46,19 +46,25 @@ def answer_error(
 
 
 def answer_loss(
-    call: Call, plan: Plan, dispatcher: ErrorDispatcher, upstream: Upstream | None, fault: Fault, unsent: bool
+    call: Call,
+    plan: Plan,
+    dispatcher: ErrorDispatcher,
+    upstream: Upstream | None,
+    fault: Fault,
+    began: float,
+    unsent: bool,
 ) -> None:
     """Answer the client of a call without an answer, unless the call is tried again. `unsent`: nothing was sent."""
     if fault.name == "LOGIN_REQUIRED":
         answer_with_login(call, fault, upstream)
         return
     if unsent and "status" not in fault.data:
-        if not dispatcher.recovery.takes_unsent(call, plan, fault):
+        if not dispatcher.recovery.takes_unsent(call, plan, fault, began):
             answer_fault(call, plan.processor, fault)
         return
     turned_away = fault.kind.retryable and "status" in fault.data
     error = fault.render(ErrorDialect.MGP) if turned_away else None
-    if error is None or not dispatcher.recovery.takes(call, plan, error, processed=False):
+    if error is None or not dispatcher.recovery.takes(call, plan, error, began, processed=False):
         answer_fault(call, plan.processor, fault)
 
 

@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.calls.call import Call, ChunkFilter, Plan
+from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.chunk_filter import ChunkFilter
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN
 from interlock.protocols.mgp import streaming
@@ -208,9 +209,8 @@ class StreamRelay:
             self._send_progress(meta.progress_token, int(max(self._call.progress, 0)) + 1, None, text)
 
     def _send_progress(self, token: Id, progress: float, total: float | None, message: str | None) -> None:
-        if progress <= self._call.progress:
+        if not self._call.advance(progress):
             return
-        self._call.progress = progress
         params: dict[str, object] = {PROGRESS_TOKEN: token, "progress": progress}
         if total is not None:
             params["total"] = total

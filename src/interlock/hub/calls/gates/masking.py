@@ -57,6 +57,5 @@ class MaskingGate:
 
 def _use(call: Call, masked: object, counts: Counter[str]) -> Verdict:
     if counts:
-        call.replace_arguments(masked, call.coerced)
-        call.masked = dict(counts)
+        call.replace_arguments(masked, call.coerced, dict(counts))
     return PASS

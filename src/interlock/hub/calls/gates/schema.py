@@ -72,7 +72,7 @@ class Fits:
             if self._schema is not None:
                 converted, paths = coerced(msgspec.json.decode(self._schema), arguments)
                 if paths and self.accepts(converted):
-                    call.replace_arguments(converted, paths)
+                    call.replace_arguments(converted, paths, call.masked)
                     return PASS
         except ValueError:
             pass  # `check` says what is wrong.

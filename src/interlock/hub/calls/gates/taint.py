@@ -15,7 +15,8 @@ import msgspec
 from interlock.config.settings import ProfileSettings
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, Check, ChunkFilter, EveryChunk, FleetingCheck, ResultProcessor
+from interlock.hub.calls.call import Call, Check, FleetingCheck, ResultProcessor
+from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
 from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool

@@ -138,17 +138,17 @@ class ToolCheck:
     def _settle(self, call: Call, objections: list[Objection]) -> Verdict:
         """Refuse what must be; of the rest ask who is there, or keep it with the call as what would be refused."""
         if not objections:
-            call.would_refuse = ()
+            call.would_be_refused(())
             return PASS
         refused = [each for each in objections if each.use.enforced or is_metadata(each.finding)]
         if refused:
             return refuse(self._server, self._tool, refused)
         if call.approval is not None:
             # A person has said yes to exactly this call, having read why.
-            call.would_refuse = ()
+            call.would_be_refused(())
             return PASS
         # A person who is asked about the call for any reason reads this, too.
-        call.would_refuse = tuple(each.finding for each in objections)
+        call.would_be_refused(tuple(each.finding for each in objections))
         if self._asks is None:
             return PASS
         question = ask(self._tool if call.target.tool is None else call.target.tool.exposed, objections)

@@ -82,7 +82,7 @@ def _note_unknown(validator: str) -> Check:
     finding = Finding("validator.unknown", f"the declared validator {validator[:60]!r} is not known here")
 
     def note(call: Call) -> Verdict:
-        call.would_refuse = (finding,)
+        call.would_be_refused((finding,))
         return PASS
 
     return note

@@ -25,7 +25,7 @@ class WouldAsk:
 
     def __call__(self, call: Call) -> Verdict:
         if not self._is_written and self not in call.would_ask and self._rule(call):
-            call.would_ask = (*call.would_ask, self)
+            call.would_be_asked(self)
         return PASS
 
     def write(self, call: Call) -> None:

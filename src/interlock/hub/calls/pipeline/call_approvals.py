@@ -24,7 +24,6 @@ from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import STATE, Retries, binding_of, token_of
 from interlock.hub.calls.call import Call
-from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import Ask, Refuse
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Approval, Target
@@ -196,15 +195,15 @@ class CallApprovals:
         check_capability(exchange.dialect, _ELICIT, question)
         if not isinstance(exchange, ParkedExchange):
             on_cancel = exchange.on_cancel
-            call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
-            call.exchange.on_cancel = on_cancel
+            parked = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
+            parked.on_cancel = on_cancel
+            call.answer_through(parked)
 
     def _question(self, call: Call, ask: Ask) -> Question:
         """The question with what a person wants to know of it, beyond what it is about."""
         trust = self._trust_of(call.target.server)
         tool = call.target.tool
         risk = ask.risk or ("" if tool is None else self._risk_of(tool).word)
-        call.trace = call.trace or trace_of(call.exchange)
         findings = tuple(f"{found.rule}: {found.message}"[:MAX_FINDING_CHARS] for found in call.would_refuse)
         return msgspec.structs.replace(
             question_of(call, ask),
@@ -275,7 +274,7 @@ async def _progress(call: Call, decision: Decision) -> None:
         return
     for count in itertools.count():
         # Progress must increase, and the server's own, which follows, must be more.
-        call.progress = round(count * PROGRESS_STEP, 3)
+        call.advance(round(count * PROGRESS_STEP, 3))
         progress = {
             "progressToken": meta.progress_token,
             "progress": call.progress,

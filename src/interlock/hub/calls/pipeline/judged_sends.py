@@ -11,18 +11,20 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, NOT_SENT, Outcome
 from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.plan import make_plan
 from interlock.hub.calls.rates import give_back, take
-from interlock.hub.calls.recording import Recording, lost, trace_of
+from interlock.hub.calls.recording import Recording, lost
 from interlock.hub.calls.refusals import changed
 from interlock.hub.calls.verdicts import Ask, Refuse, Wait
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import as_faults, fault_of
+from interlock.protocols.traces import trace_of
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
@@ -37,10 +39,12 @@ class JudgedSends:
         self._pipeline = pipeline
         self._approvals = approvals
         self._recording = recording
+        self._tickets: dict[Call, Ticket] = {}
+        """The entries of admitted messages in the audit log, until they end."""
 
     def of(self, exchange: Exchange, caller: Caller, target: Target, arguments: bytes) -> Call:
         """A message that is to be judged. `arguments` is what a person approves, and what the audit log hashes."""
-        return Call(exchange, caller, target, arguments, trace=trace_of(exchange))
+        return Call(exchange, caller, target, arguments, trace_of(exchange.request, exchange.preview))
 
     async def admit(self, call: Call) -> None:
         """Return once the message may be sent and its intent is recorded. Raises the `Fault` of a refusal."""
@@ -52,8 +56,7 @@ class JudgedSends:
                 elif await self._committed(call):
                     return
         except asyncio.CancelledError:
-            if call.ticket is not None:
-                self.ended(call, NOT_SENT, {})
+            self.ended(call, NOT_SENT, {})
             raise
         raise self._refused(call, changed("rights or approvals"), "commit")
 
@@ -70,9 +73,10 @@ class JudgedSends:
         self.ended(call, CANCELLED, details, "the client no longer waits for the answer")
 
     def ended(self, call: Call, outcome: Outcome, details: Mapping[str, object], reason: str = "") -> None:
-        """Record how an admitted message ended."""
-        assert call.ticket is not None
-        self._recording.recorder.outcome(call.ticket, outcome, reason[:500], details)
+        """Record how an admitted message ended, once."""
+        ticket = self._tickets.pop(call, None)
+        if ticket is not None:
+            self._recording.recorder.outcome(ticket, outcome, reason[:500], details)
 
     async def _judged(self, call: Call) -> tuple[Ask, str] | None:
         """The question of a gate, and the gate; None where the message may go. Raises the `Fault` of a refusal."""
@@ -86,8 +90,9 @@ class JudgedSends:
 
     async def _approved(self, call: Call, ask: Ask, gate: str) -> None:
         """Find an approval, or ask for one. Raises the `Fault` of a refusal."""
-        call.approval = self._approvals.existing(call, ask)
-        if call.approval is not None:
+        existing = self._approvals.existing(call, ask)
+        call.use_approval(existing)
+        if existing is not None:
             return
         try:
             answer = await self._approvals.settle(call, ask)
@@ -97,7 +102,7 @@ class JudgedSends:
             answer = Refuse(fault, ask.rule)
         if isinstance(answer, Refuse):
             raise self._refused(call, answer, gate)
-        call.approval = answer if self._approvals.fits(call, answer, ask) else None
+        call.use_approval(answer if self._approvals.fits(call, answer, ask) else None)
 
     async def _committed(self, call: Call) -> bool:
         """Take what the message consumes and record its intent. False where it has to be judged anew."""
@@ -116,9 +121,9 @@ class JudgedSends:
         """Use the approval up, and record the intent. False where the message has to be judged anew."""
         with as_faults():
             if call.approval is not None and not await self._approvals.take(call.approval):
-                call.approval = None
+                call.use_approval(None)
                 return False
-            self._recording.begin(call, plan.judged)
+            self._tickets[call] = self._recording.begin(call, plan.judged)
             await self._recording.recorder.flushed()
         # Everything may have changed while the store was written.
         if call.exchange.open and await self._judged_again(call):

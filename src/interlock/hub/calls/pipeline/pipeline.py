@@ -31,6 +31,7 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.protocols.mcp.results import refusal_result
+from interlock.protocols.traces import trace_of
 from interlock.store import StoreError
 from interlock.transports.batching import Batching
 from interlock.wire.errors import Fault
@@ -165,8 +166,9 @@ class Pipeline:
         """
         verdict, gate = await self._judged(call, plan)
         if isinstance(verdict, Ask):
-            call.approval = self._approvals.existing(call, verdict)
-            if call.approval is None:
+            existing = self._approvals.existing(call, verdict)
+            call.use_approval(existing)
+            if existing is None:
                 return await self._approvals.foreseen(call, verdict), gate
             verdict, gate = await self._judged(call, plan)
         if isinstance(verdict, Pass):
@@ -198,7 +200,16 @@ class Pipeline:
         caller = request.caller.acting(request.server)
         exchange = ServerRequestExchange(request, caller, self.policy)
         plan = self.plan(caller, kind, name)
-        self.submit(Call(exchange, caller, plan.target, request.params, trace=request.trace), plan)
+        self.submit(
+            Call(
+                exchange,
+                caller,
+                plan.target,
+                request.params,
+                request.trace or trace_of(exchange.request, exchange.preview),
+            ),
+            plan,
+        )
         return exchange.answer
 
     def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
@@ -213,8 +224,9 @@ class Pipeline:
             except Fault as refused:
                 call.exchange.fail(refused)
                 return
-            call.approval = self._approvals.existing(call, verdict)
-            if call.approval is not None:
+            existing = self._approvals.existing(call, verdict)
+            call.use_approval(existing)
+            if existing is not None:
                 self.submit(call, plan)
             else:
                 self._waiting.begin(self._ask(call, plan, verdict, gate), call)
@@ -300,9 +312,9 @@ class Pipeline:
         except Fault as fault:
             self.refuse(call, unknown_now(fault), "resolve")
             return
-        call.target = again.target
+        call.use_target(again.target)
         fits = approval is not None and ask is not None and self._approvals.fits(call, approval, ask)
-        call.approval = approval if fits else None
+        call.use_approval(approval if fits else None)
         self.submit(call, again)
 
     # Checks that take time
@@ -336,13 +348,14 @@ class Pipeline:
         """The current plan of a call that waited after its checks; None if the gates refuse it now, or ask about it."""
         if self.is_current(call, plan):
             return plan
-        approval, call.approval = call.approval, None
         verdict: Verdict = PASS
+        approval = call.approval
+        call.use_approval(None)
         try:
             call.caller.plans.pop((plan.target.kind, plan.name), None)
             plan_now = self.plan(call.caller, plan.target.kind, plan.name)
             if plan_now.target.server == call.target.server:
-                call.target = plan_now.target
+                call.use_target(plan_now.target)
                 verdict, gate = self.judge(call, plan_now)
             else:
                 verdict, gate = changed("the tools"), "resolve"
@@ -351,7 +364,8 @@ class Pipeline:
         except Fault as fault:
             verdict, gate = unknown_now(fault), "resolve"
         if isinstance(verdict, Ask) and approval is not None and self._approvals.fits(call, approval, verdict):
-            call.approval, verdict = approval, PASS
+            verdict = PASS
+            call.use_approval(approval)
         if type(verdict) is Pass:
             return plan_now
         self.dispatcher.withdraw(call, plan)
