@@ -18,14 +18,16 @@ from interlock.config.settings import Config, HubSettings, PermissionSettings, S
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.people import ControlPeer
 from interlock.hub.app import HubApp
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.auth.principals import Principal
 from interlock.store.writer import Done, Work, Writer
 
 from .people import read_and_answer
 
 ADA = Principal("person:ada", "person")
-QUESTION = Question("tool_call", "careful", "agent", "s", "echo", "s__echo", "May it?", "a rule", arguments_hash="x")
+QUESTION = ApprovalRequest(
+    "tool_call", "careful", "agent", "s", "echo", "s__echo", "May it?", "a rule", arguments_hash="x"
+)
 GRANT = {"entry_type": "tool_grant", "agent_id": "ci", "server_id": "s", "tool_name": "echo"}
 SHELL = {"server": "s", "permissions": ["shell.execute"]}
 

@@ -9,4 +9,4 @@ from interlock.hub.auth.principals import Principal
 
 async def read_and_answer(inbox: Inbox, id: str, answer: Answer, by: Principal, where: Where = "terminal") -> Decision:
     """Answer a request whose full view was opened."""
-    return await inbox.answer(id, answer, by, where, inbox.get(id).question.view)
+    return await inbox.answer(id, answer, by, where, inbox.get(id).request.view)

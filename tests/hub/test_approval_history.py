@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hub.approvals.decision import Answer, Decision, Question
+from interlock.hub.approvals.decision import Answer, ApprovalRequest, Decision
 from interlock.hub.approvals.history import ApprovalHistory
 from interlock.hub.approvals.states import DecisionState
 
@@ -21,8 +21,10 @@ CHANGES = st.lists(
 )
 
 
-def question(text: str) -> Question:
-    return Question("tool_call", "ann", "agent", "busy", "echo", "busy__echo", "May I?", "ask", arguments_hash=text)
+def question(text: str) -> ApprovalRequest:
+    return ApprovalRequest(
+        "tool_call", "ann", "agent", "busy", "echo", "busy__echo", "May I?", "ask", arguments_hash=text
+    )
 
 
 def is_approved(decision: Decision) -> bool:
@@ -49,7 +51,7 @@ def test_the_history_equals_a_search(changes: list[tuple[int, str, DecisionState
             newest = None
         for asked in ("a", "b"):
             once = [each for each in known.values() if is_approved(each) and each.answer == "once"]
-            expected = sum(each.question.arguments_hash == asked for each in once)
+            expected = sum(each.request.arguments_hash == asked for each in once)
             assert history.times_approved(question(asked)) == expected
         last = history.last_approved(Decision("new", question("a"), 0, 9))
         assert last == newest, "the last approval, while it is known and holds"

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.hub.approvals.decision import DECISIONS, Question
+from interlock.hub.approvals.decision import DECISIONS, ApprovalRequest
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import RULES, Rule
 from interlock.hub.approvals.sealed_views import ViewSeal
@@ -24,8 +24,8 @@ from .running_hub import until
 ADA = Principal("person:ada", "person")
 
 
-def question(arguments: str, tool: str = "write") -> Question:
-    return Question(
+def question(arguments: str, tool: str = "write") -> ApprovalRequest:
+    return ApprovalRequest(
         kind="tool_call",
         asker="cursor",
         asker_kind="agent",
@@ -47,7 +47,7 @@ class Hubs(msgspec.Struct):
     there: Inbox
     store: Store
 
-    async def asked(self, *questions: Question) -> list[str]:
+    async def asked(self, *questions: ApprovalRequest) -> list[str]:
         """The ids of requests that both inboxes know."""
         ids = [(await self.here.ask(each)).id for each in questions]
         await until(lambda: {*ids} <= {one.id for one in self.there.all(only_open=True)})

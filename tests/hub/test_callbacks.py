@@ -45,7 +45,7 @@ async def answer(hub: RunningHub, word: Any) -> str:
     decision, inbox = await open_decision(hub), hub.hub_app.inbox
     view = await inbox.view(inbox.get(decision))
     assert "Delete 15 files?" in str(view)
-    await inbox.answer(decision, word, local_person("ada"), "terminal", inbox.get(decision).question.view)
+    await inbox.answer(decision, word, local_person("ada"), "terminal", inbox.get(decision).request.view)
     return decision
 
 

@@ -144,7 +144,7 @@ async def test_t55_requests_of_servers_are_denied_asked_limited_and_allowed(
             assert [why["refusal"][member] for member in ("kind", "target", "gate")] == [kind, name, "requests"]
 
             calling = asyncio.ensure_future(both.call("asked", name))
-            question = inbox.get(await open_decision(hub)).question
+            question = inbox.get(await open_decision(hub)).request
             assert (question.asker, question.server, question.name) == ("server:asked", "asked", name)
             assert "agent:coder" in question.text
             assert both.asked == before

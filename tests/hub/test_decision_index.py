@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.decision_index import DecisionIndex
 from interlock.hub.approvals.states import DecisionState
 from processor_work import steps_of
@@ -31,19 +31,19 @@ def test_the_index_finds_what_a_look_at_all_decisions_finds(steps: list[tuple[st
         decision = None
         if told is not None:
             kind, server, name, state = told
-            decision = Decision(id_, Question(kind, server, "server", server, name, name, "", ""), 0, 9, state)
+            decision = Decision(id_, ApprovalRequest(kind, server, "server", server, name, name, "", ""), 0, 9, state)
         before = known.pop(id_, None)
-        if before is not None and live.get(before.question.matter) == id_:
-            del live[before.question.matter]
+        if before is not None and live.get(before.request.matter) == id_:
+            del live[before.request.matter]
         if decision is not None:
             known[id_] = decision
             if decision.state in LIVE:
-                live[decision.question.matter] = id_
+                live[decision.request.matter] = id_
         index.follow(id_, decision)
         for kind in KINDS:
             for server in SERVERS:
                 found = [known[each] for each in live.values()]
-                wanted = {each.id for each in found if (each.question.kind, each.question.server) == (kind, server)}
+                wanted = {each.id for each in found if (each.request.kind, each.request.server) == (kind, server)}
                 assert {each.id for each in index.about(kind, server)} == wanted
 
 
@@ -55,7 +55,9 @@ def index_of(count: int) -> DecisionIndex:
 
 
 def decision(id: str, server: str) -> Decision:
-    return Decision(id, Question("permission", server, "server", server, "x", "x", "", ""), 0, 9, DecisionState.OPEN)
+    return Decision(
+        id, ApprovalRequest("permission", server, "server", server, "x", "x", "", ""), 0, 9, DecisionState.OPEN
+    )
 
 
 def test_a_decision_is_followed_and_found_without_a_look_at_all_others() -> None:
@@ -65,7 +67,7 @@ def test_a_decision_is_followed_and_found_without_a_look_at_all_others() -> None
             steps_of(lambda: index.follow("new", asked)),
             steps_of(lambda: index.about("permission", "s7")),
             steps_of(lambda: index.open_of("server", "s7")),
-            steps_of(lambda: index.of_matter(asked.question.matter)),
+            steps_of(lambda: index.of_matter(asked.request.matter)),
             steps_of(lambda: index.follow("new", answered)),
             steps_of(lambda: index.follow("new", None)),
         ]

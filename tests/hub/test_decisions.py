@@ -14,7 +14,7 @@ import pytest
 
 from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.config.value_types import Mode
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.inbox import MAX_OPEN_PER_ASKER
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
@@ -58,8 +58,8 @@ async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
-        assert (decision.question.asker, decision.question.shown) == ("careful", "busy__echo")
-        assert decision.question.rule == "ask: busy__ec*"
+        assert (decision.request.asker, decision.request.shown) == ("careful", "busy__echo")
+        assert decision.request.rule == "ask: busy__ec*"
         await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert text_of(await held) == "a"
         assert hub.hub_app.inbox.get(decision.id).state is DecisionState.USED
@@ -234,7 +234,7 @@ async def test_secrets_in_arguments_are_not_kept(tmp_path: Path) -> None:
         secret = "ghp_" + "a1B2" * 9
         await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo(f"use {secret} now"))
         decision = await only_open(hub)
-        assert "use " in decision.question.summary
+        assert "use " in decision.request.summary
         assert secret not in msgspec.json.encode(decision).decode()
 
 
@@ -378,8 +378,8 @@ async def test_questions_that_are_asked_together_never_share_an_id(
     monkeypatch.setattr("interlock.hub.approvals.decision._LETTERS", "ab")
     async with asking_hub(tmp_path) as hub:
         names = [f"t{number}" for number in range(40)]
-        asked = [Question("changed_tool", "s", "server", "s", name, name, "?", "r") for name in names]
+        asked = [ApprovalRequest("changed_tool", "s", "server", "s", name, name, "?", "r") for name in names]
         await hub.hub_app.inbox.ask_all(asked)
         found = hub.hub_app.inbox.all(only_open=True)
-        assert {decision.question.name for decision in found} == set(names)
+        assert {decision.request.name for decision in found} == set(names)
         assert len({decision.id for decision in found}) == 40

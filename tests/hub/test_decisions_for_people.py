@@ -88,13 +88,13 @@ async def test_whoever_is_asked_reads_the_risk_the_trust_and_what_was_found(tmp_
         await client.initialize({"elicitation": {}})
         await client.call("s__run_command", {"command": "rm -rf /"})
         (decision,) = hub.hub_app.inbox.all(only_open=False)
-        assert (decision.question.risk, decision.question.trust) == ("moderate", "standard")
+        assert (decision.request.risk, decision.request.trust) == ("moderate", "standard")
         asked = next(message for message in client.heard if message.get("method") == "elicitation/create")
         shown = asked["params"]["message"]
         assert "risk: moderate" in shown
         assert "trust in the server: standard" in shown
-        assert any(finding.startswith("shell.") for finding in decision.question.findings)
-        for finding in decision.question.findings:
+        assert any(finding.startswith("shell.") for finding in decision.request.findings)
+        for finding in decision.request.findings:
             assert f"finding: {finding}" in shown
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from interlock.hub.admin.approvals import ApprovalOperations, GiveAnswer
-from interlock.hub.approvals.decision import DECISIONS, Question, Where
+from interlock.hub.approvals.decision import DECISIONS, ApprovalRequest, Where
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.rules import RULES
@@ -67,7 +67,7 @@ class InboxMachine(RuleBasedStateMachine):
     def run(self, work):  # type: ignore[no-untyped-def]
         return self.loop.run_until_complete(work)
 
-    def stands(self, question: Question) -> bool:
+    def stands(self, question: ApprovalRequest) -> bool:
         return question.asked_with == str(self.keys[question.asker])
 
     @rule(asker=st.sampled_from(ASKERS), arguments=st.sampled_from("xy"))
@@ -171,9 +171,11 @@ class InboxMachine(RuleBasedStateMachine):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def question(asker: str, arguments: str, key: int) -> Question:
+def question(asker: str, arguments: str, key: int) -> ApprovalRequest:
     kind = "agent" if asker == "cursor" else "service"
-    asked = Question("tool_call", asker, kind, "files", "delete", "files__delete", "May it?", "ask", "f", arguments)
+    asked = ApprovalRequest(
+        "tool_call", asker, kind, "files", "delete", "files__delete", "May it?", "ask", "f", arguments
+    )
     return msgspec.structs.replace(asked, asked_with=str(key))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cases import each_case
-from interlock.hub.approvals.decision import Answer, Decision, Question, Where
+from interlock.hub.approvals.decision import Answer, ApprovalRequest, Decision, Where
 from interlock.hub.approvals.rules import MAX_CALLS, learn
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState, step
 from interlock.hub.auth.principals import Principal
@@ -22,8 +22,10 @@ ROBOTS = (Principal("other", "agent"), Principal("ci", "service"), Principal("ro
 DEADLINE = 100
 
 
-def question(**changes: str) -> Question:
-    asked = Question("tool_call", "cursor", "agent", "files", "delete", "files__delete", "May it?", "ask", "f1", "a1")
+def question(**changes: str) -> ApprovalRequest:
+    asked = ApprovalRequest(
+        "tool_call", "cursor", "agent", "files", "delete", "files__delete", "May it?", "ask", "f1", "a1"
+    )
     return msgspec.structs.replace(asked, **changes)
 
 
@@ -109,7 +111,7 @@ questions = st.builds(
 
 @given(answered=st.lists(questions, min_size=1, max_size=6), asked=questions, data=st.data())
 def test_a_learned_rule_never_covers_a_call_that_its_answers_did_not(
-    answered: list[Question], asked: Question, data: st.DataObject
+    answered: list[ApprovalRequest], asked: ApprovalRequest, data: st.DataObject
 ) -> None:
     states = data.draw(st.lists(st.sampled_from(list(DecisionState)), min_size=len(answered), max_size=len(answered)))
     answers = [
@@ -122,17 +124,17 @@ def test_a_learned_rule_never_covers_a_call_that_its_answers_did_not(
         try:
             known = learn(answer, "person:ada", 0, known)
         except ValueError:
-            assert answer.question.kind != "tool_call" or answer.state not in (
+            assert answer.request.kind != "tool_call" or answer.state not in (
                 DecisionState.APPROVED,
                 DecisionState.USED,
             )
         else:
-            approved.add(answer.question.matter)
+            approved.add(answer.request.matter)
     if known is not None and known.covers(asked):
         assert asked.matter in approved
     last = answers[-1]
     if known is not None and last.id in known.decisions:
-        assert known.covers(last.question)
+        assert known.covers(last.request)
 
 
 def test_a_rule_has_a_bound() -> None:

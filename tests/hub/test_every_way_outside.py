@@ -20,7 +20,7 @@ from interlock.config.settings import EmbeddingSettings, HubSettings, WebhookSet
 from interlock.events import Bus
 from interlock.events.types import ApprovalChanged
 from interlock.host.models.endpoint import ModelEndpoint
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.notifiers import OPEN, ApprovalNotifiers
 from interlock.hub.audit.tracing.exporter import span_exporter
@@ -65,7 +65,7 @@ class OtherMachine:
         writer.close()
 
 
-ONE = Decision("d1", Question("tool_call", "ci", "agent", "s", "echo", "s__echo", "May it?", "a rule"), 0, 1)
+ONE = Decision("d1", ApprovalRequest("tool_call", "ci", "agent", "s", "echo", "s__echo", "May it?", "a rule"), 0, 1)
 
 
 class OneRequest:

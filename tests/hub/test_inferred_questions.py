@@ -63,7 +63,7 @@ async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
         error = asked["_meta"]["dev.interlock/error"]
         assert (error["name"], error["gate"], error["rule"]) == ("APPROVAL_PENDING", "validators", f"inferred: {rule}")
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        assert rule in decision.question.text
+        assert rule in decision.request.text
         await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert not (await call(hub, name, arguments)).get("isError"), "it was allowed"
         assert hub.hub_app.inbox.get(decision.id).state is DecisionState.USED

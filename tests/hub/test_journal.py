@@ -108,7 +108,7 @@ async def test_t23_a_key_of_the_hubs_own_is_in_no_record_and_no_question(tmp_pat
         client = RawClient(hub.url + "/mcp", key)
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": f"my key is {key}"}})
         await hub.allow("careful", "busy", justification=f"it asked with {key}")
-        assert key not in hub.hub_app.inbox.all(only_open=True)[0].question.summary
+        assert key not in hub.hub_app.inbox.all(only_open=True)[0].request.summary
         assert key.encode() not in b"".join([line async for line in exported(hub)])
 
 

@@ -56,8 +56,8 @@ async def test_t129_a_tainted_client_publishes_only_what_a_person_approved(tmp_p
         assert refused["data"]["name"] == "APPROVAL_PENDING"
         await client.tell("channels/publish", SAID)
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        assert "a look" in decision.question.text, "the person sees the source"
-        assert "Hello team" in decision.question.summary
+        assert "a look" in decision.request.text, "the person sees the source"
+        assert "Hello team" in decision.request.summary
         assert await heard(hub, "a", "channels/publish") == []
         await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert (await client.ask("channels/publish", {**SAID, "content": "Other"}))["error"], "exactly this content"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from interlock.hub.admin.approvals import DEFAULT_MOST, ApprovalOperations, DecisionRows, ListDecisions
-from interlock.hub.approvals.decision import DECISIONS, Question
+from interlock.hub.approvals.decision import DECISIONS, ApprovalRequest
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.rules import RULES
@@ -33,7 +33,7 @@ class LongInbox:
     async def list(self, by: Principal, **params: object) -> DecisionRows:
         return await self._operations.list(by, ListDecisions(**params), "")  # type: ignore[arg-type]
 
-    def _still_allowed(self, question: Question) -> bool:
+    def _still_allowed(self, question: ApprovalRequest) -> bool:
         self.looked += 1
         return True
 
@@ -43,7 +43,7 @@ async def long_inbox(folder: Path) -> AsyncIterator[LongInbox]:
     store, made = await Store.open(folder / "hub.db", (DECISIONS, RULES)), LongInbox()
     await made.inbox.start(store)
     names = [f"p{number}" for number in range(OPEN)]
-    await made.inbox.ask_all(Question("permission", "s", "server", "s", name, name, "", "") for name in names)
+    await made.inbox.ask_all(ApprovalRequest("permission", "s", "server", "s", name, name, "", "") for name in names)
     try:
         yield made
     finally:

@@ -38,14 +38,14 @@ def shelly(tmp_path: Path, *permissions: str, **more: Any) -> MgpScript:
 async def open_question(hub: RunningHub, permission: str) -> Decision:
     def found() -> list[Decision]:
         open_ = hub.hub_app.inbox.all(only_open=True)
-        return [one for one in open_ if one.question.kind == "permission" and one.question.name == permission]
+        return [one for one in open_ if one.request.kind == "permission" and one.request.name == permission]
 
     await until(lambda: len(found()) == 1)
     return found()[0]
 
 
 def asked_about(hub: RunningHub) -> set[str]:
-    return {one.question.name for one in hub.hub_app.inbox.all(only_open=True)}
+    return {one.request.name for one in hub.hub_app.inbox.all(only_open=True)}
 
 
 async def standing(hub: RunningHub, permission: str, *grants: str) -> None:
@@ -249,7 +249,7 @@ async def test_custom_permissions_are_decided_like_any_other(tmp_path: Path) -> 
     script = shelly(tmp_path, "com.example.fly", tools=[needing("fly", "com.example.fly")])
     async with script.running_hub() as hub:
         question = await open_question(hub, "com.example.fly")
-        assert question.question.risk == "dangerous", "nobody vouches for it"
+        assert question.request.risk == "dangerous", "nobody vouches for it"
         await read_and_answer(hub.hub_app.inbox, question.id, "always", ADA)
         await standing(hub, "com.example.fly", "approved")
         assert await listed(hub) == ["s__fly"]
@@ -258,7 +258,7 @@ async def test_custom_permissions_are_decided_like_any_other(tmp_path: Path) -> 
 async def test_every_standard_type_is_asked_about_with_its_risk(tmp_path: Path) -> None:
     script = shelly(tmp_path, *STANDARD)
     async with script.running_hub() as hub:
-        risks = {one.question.name: one.question.risk for one in hub.hub_app.inbox.all(only_open=True)}
+        risks = {one.request.name: one.request.risk for one in hub.hub_app.inbox.all(only_open=True)}
         assert risks == {name: risk.word for name, risk in STANDARD.items()}
 
 

@@ -78,8 +78,8 @@ async def test_t18_the_first_pin_of_a_tool_holds_at_every_hub(tmp_path: Path) ->
         assert await here.list(old="It is there.", tool="Reads.") == {"old", "tool"}
         assert await there.list(old="It is there.", tool="Reads and sends.") == {"old"}
         (asked,) = there.inbox.all(only_open=True)
-        assert asked.question.name == "tool"
-        assert "Reads." in asked.question.summary
+        assert asked.request.name == "tool"
+        assert "Reads." in asked.request.summary
 
 
 async def test_t18_of_two_definitions_that_are_seen_at_once_one_is_pinned(tmp_path: Path) -> None:

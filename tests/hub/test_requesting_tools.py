@@ -52,8 +52,8 @@ async def test_a_stateless_agent_asks_is_told_and_calls(tmp_path: Path) -> None:
             assert asked["tools_loaded"] == []
             decision = await decision_of(hub)
             assert asked["tools_pending"] == [{"tool": SOUGHT, "decision": decision.id}]
-            assert decision.question.kind == "tool_access"
-            assert "I need the tide" in decision.question.summary
+            assert decision.request.kind == "tool_access"
+            assert "I need the tide" in decision.request.summary
             await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
             await until(lambda: event_of(stream) is not None)
             told = event_of(stream)

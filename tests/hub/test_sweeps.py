@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from interlock.hub.approvals.decision import DECISIONS, Decision, Question
+from interlock.hub.approvals.decision import DECISIONS, ApprovalRequest, Decision
 from interlock.hub.approvals.due_decisions import IN_ONE_TURN, KEPT_S, MAX_KEPT, due_decisions
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import RULES
@@ -17,8 +17,8 @@ from turn_meter import metered
 NOW = 10**12
 
 
-def question(name: str) -> Question:
-    return Question("permission", "s", "server", "s", name, name, "", "")
+def question(name: str) -> ApprovalRequest:
+    return ApprovalRequest("permission", "s", "server", "s", name, name, "", "")
 
 
 def decision(name: str, state: DecisionState, since_deadline_s: int) -> Decision:
@@ -28,7 +28,7 @@ def decision(name: str, state: DecisionState, since_deadline_s: int) -> Decision
 async def test_a_sweep_looks_at_a_bounded_number_of_open_requests_in_a_turn(tmp_path: Path) -> None:
     looked = 0
 
-    def still_allowed(question: Question) -> bool:
+    def still_allowed(question: ApprovalRequest) -> bool:
         nonlocal looked
         looked += 1
         return True

@@ -121,7 +121,7 @@ async def test_t129_after_untrusted_text_tools_that_change_something_ask_and_say
         assert (await call(mine, "web__fetch")).startswith("Now")
         assert await call(mine, "notes__save") == "APPROVAL_PENDING"
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        assert "web fetch" in decision.question.text, "the person sees where the text came from"
+        assert "web fetch" in decision.request.text, "the person sees where the text came from"
         judged = (await hub.operate("why", agent="mine", tool="notes__save", arguments={}))["judgement"]
         assert (judged["outcome"], judged["gate"]) == ("asked", "taint")
         assert "web fetch" in judged["message"]
@@ -190,7 +190,7 @@ async def test_t129_an_event_of_the_server_counts_for_those_who_get_it(tmp_path:
             assert await call(hears, "notes__save") == "APPROVAL_PENDING"
         assert await call(elsewhere, "notes__save") == "saved", "it subscribed to nothing"
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        assert f"web {EVENT}" in decision.question.text
+        assert f"web {EVENT}" in decision.request.text
 
 
 async def test_t129_two_nodes_that_taint_a_principal_at_once_keep_both_sources_and_that_it_asks(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_t129_the_source_is_shown_also_where_another_gate_asks_first(tmp_p
         await call(mine, "web__fetch")
         assert await call(mine, "notes__wipe") == "APPROVAL_PENDING"
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        assert "web fetch" in decision.question.text
+        assert "web fetch" in decision.request.text
 
 
 async def test_t129_only_a_person_clears_it_and_a_restart_does_not(tmp_path: Path) -> None:
@@ -375,12 +375,12 @@ async def test_t129_an_open_request_shows_all_sources_of_now(tmp_path: Path) -> 
         await call(reader, "web__fetch")
         assert await call(reader, "notes__save") == "APPROVAL_PENDING"
         (first,) = hub.hub_app.inbox.all(only_open=True)
-        assert "web fail" not in first.question.text
+        assert "web fail" not in first.request.text
         await call(reader, "web__fail")
         assert await call(reader, "notes__save") == "APPROVAL_PENDING"
         (now,) = hub.hub_app.inbox.all(only_open=True)
         assert now.id == first.id
-        assert "(web fail, web fetch)" in now.question.text
+        assert "(web fail, web fetch)" in now.request.text
         await read_and_answer(hub.hub_app.inbox, now.id, "once", ADA)
         assert await call(reader, "notes__save") == "saved"
 
@@ -390,11 +390,11 @@ async def test_t129_an_open_request_that_a_taint_asks_for_by_now_is_not_approved
         mine, inbox = client(hub, "mine"), hub.hub_app.inbox
         assert await call(mine, "notes__wipe") == "APPROVAL_PENDING"
         (first,) = inbox.all(only_open=True)
-        assert not first.question.every_time
+        assert not first.request.every_time
         await call(mine, "web__fetch")
         assert await call(mine, "notes__wipe") == "APPROVAL_PENDING"
         (now,) = inbox.all(only_open=True)
-        assert (now.id, now.question.every_time) == (first.id, True)
+        assert (now.id, now.request.every_time) == (first.id, True)
         with pytest.raises(Fault, match="cannot be approved always"):
             await read_and_answer(inbox, now.id, "always", ADA)
         assert not inbox.rules()

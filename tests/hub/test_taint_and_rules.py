@@ -85,7 +85,7 @@ async def test_t129_a_rule_does_not_send_a_call_that_waited_for_its_server_while
             await until(lambda: waiting.done() or hub.hub_app.inbox.all(only_open=True))
             assert web.called == 2
             decision = await question(hub)
-            assert decision.question.rule == RULE
+            assert decision.request.rule == RULE
             await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
             assert text_of(await waiting) == "fine"
             assert (web.called, hub.hub_app.hub.open_calls) == (3, 0)
@@ -104,7 +104,7 @@ async def test_t129_a_rule_does_not_send_a_call_again_whose_caller_was_tainted_m
         await until(lambda: waiting.done() or hub.hub_app.inbox.all(only_open=True))
         assert calls(script, "get") == 2
         decision = await question(hub)
-        assert decision.question.rule == RULE
+        assert decision.request.rule == RULE
         await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert text_of(await waiting) == "get ran {}"
         assert calls(script, "get") == 3
@@ -128,7 +128,7 @@ async def test_t129_a_rule_does_not_send_the_next_round_of_a_call_whose_caller_w
             await until(lambda: waiting.done() or hub.hub_app.inbox.all(only_open=True))
             assert len(web.asked("tools/call")) == 5
             decision = await question(hub)
-            assert decision.question.rule == RULE
+            assert decision.request.rule == RULE
             await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
             assert "ada" in str(await waiting)
 
@@ -149,7 +149,7 @@ async def test_t129_an_approval_from_before_the_taint_does_not_answer_it(tmp_pat
             await until(lambda: waiting.done() or hub.hub_app.inbox.all(only_open=True))
             assert not waiting.done(), waiting.result()
             decision = await question(hub)
-            assert decision.question.rule == RULE, "the person sees the sources now"
+            assert decision.request.rule == RULE, "the person sees the sources now"
             assert web.asked("tools/call") == []
             await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
             assert "result" in await waiting
@@ -171,6 +171,6 @@ async def test_t129_a_rule_about_a_finding_does_not_answer_the_taint_behind_a_lo
         await until(lambda: waiting.done() or hub.hub_app.inbox.all(only_open=True))
         assert not waiting.done(), waiting.result()
         decision = await question(hub)
-        assert decision.question.rule == RULE
+        assert decision.request.rule == RULE
         await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert "result" in await waiting

@@ -40,7 +40,7 @@ async def test_t129_a_call_that_waited_for_roots_asks_if_its_caller_was_tainted_
             assert (refused["name"], refused["gate"], refused["rule"]) == ("APPROVAL_PENDING", "taint", RULE)
             assert "web ok" in answer["result"]["content"][0]["text"], "the person and the agent read the source"
             (decision,) = hub.hub_app.inbox.all(only_open=True)
-            assert decision.question.rule == RULE
+            assert decision.request.rule == RULE
             await read_and_answer(hub.hub_app.inbox, decision.id, "once", local_person("ada"))
             again = await first.call("r__known")
             assert "error" not in again, again

@@ -75,7 +75,7 @@ async def test_t129_a_question_of_the_server_counts_while_its_call_is_open(tmp_p
         assert "ada" in str(await mine.call("web__do", in_the_call(ask)))
         assert saves == ["APPROVAL_PENDING"], "the question came before any result"
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        assert f"web {ask['method']}" in decision.question.text
+        assert f"web {ask['method']}" in decision.request.text
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

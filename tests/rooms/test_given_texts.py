@@ -160,7 +160,7 @@ async def test_t129_no_rule_fulfils_the_proposal_of_a_tainted_agent(tmp_path: Pa
         await ann.next("mcp/response:tools/call:save")
         await ask_in_room(ann, "web", "fetch")
         decision = await offered(rooms, await propose())
-        assert decision.question.every_time
+        assert decision.request.every_time
         with pytest.raises(Fault, match="cannot be approved always"):
             await answer(rooms, decision, "always")
         assert rooms.hub_app.inbox.get(decision.id).state is DecisionState.OPEN, "it waits for a person"

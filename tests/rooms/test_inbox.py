@@ -58,7 +58,7 @@ async def propose(peer: Peer, text: str, name: str = "echo", kind: str = "echo",
 
 
 def decision_of(rooms: RunningRooms, proposal: str) -> Decision | None:
-    found = (one for one in rooms.hub_app.inbox.all(only_open=False) if one.question.proposal == proposal)
+    found = (one for one in rooms.hub_app.inbox.all(only_open=False) if one.request.proposal == proposal)
     return next(found, None)
 
 
@@ -183,7 +183,7 @@ async def test_t92_nobody_fulfils_with_more_than_its_own_rights(rooms: RunningRo
     decision = await offered(rooms, await propose(eve, "rights"))
     with pytest.raises(Fault, match="only a person"):
         await answer(rooms, decision, "once", rooms.hub_app.keys.principal(await rooms.key("boss", "admin")))
-    assert decision_of(rooms, decision.question.proposal) == decision, "it stays open"
+    assert decision_of(rooms, decision.request.proposal) == decision, "it stays open"
     quiet = await rooms.join("coder", "quiet")
     withheld = await offered(rooms, await propose(quiet, "quiet"))
     for word in ("once", "no"):

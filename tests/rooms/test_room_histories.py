@@ -173,7 +173,7 @@ class History:
         wanted, inbox = self._model.in_inbox(), self._rooms.hub_app.inbox
 
         def agrees() -> bool:
-            states = {one.question.proposal: one.state for one in inbox.all(only_open=False)}
+            states = {one.request.proposal: one.state for one in inbox.all(only_open=False)}
             return states == wanted
 
         await until(agrees)

@@ -226,7 +226,7 @@ async def test_t43_messages_of_a_room_are_judged_and_tools_that_write_ask_afterw
     await until(lambda: rooms.hub_app.inbox.open_count == 1 or writing.done())
     assert not writing.done(), "it asks"
     (decision,) = rooms.hub_app.inbox.all(only_open=True)
-    assert "live: after an event" in decision.question.rule
+    assert "live: after an event" in decision.request.rule
     await rooms.hub_app.inbox.void([decision])
     await writing
     await other.use("leave_room")

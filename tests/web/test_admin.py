@@ -164,10 +164,10 @@ async def test_t32_no_key_but_a_persons_answers_whatever_it_permits(hub: Running
 
 
 async def test_t32_whoever_asked_cannot_answer(hub: RunningHub) -> None:
-    from interlock.hub.approvals.decision import Question
+    from interlock.hub.approvals.decision import ApprovalRequest
 
     key = await hub.new_key("ada", "person")
-    question = Question("tool_call", "ada", "person", "busy", "echo", "busy__echo", "May ada?", "a rule")
+    question = ApprovalRequest("tool_call", "ada", "person", "busy", "echo", "busy__echo", "May ada?", "a rule")
     decision = await hub.hub_app.inbox.ask(question)
     status, refused = await Admin(hub, key).ask("POST", f"/admin/decisions/{decision.id}/answer", {"answer": "once"})
     assert (status, refused["message"]) == (403, "the asker cannot answer its own request")

@@ -25,7 +25,7 @@ from interlock.config.settings import (
     TimeoutSettings,
     TopicSettings,
 )
-from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.decision import ApprovalRequest
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
@@ -76,7 +76,7 @@ async def test_a_request_is_read_and_approved_once_without_a_script(hub: Running
     with suppress(asyncio.CancelledError), hub.hub_app.inbox.callers.wait(id_):
         raise asyncio.CancelledError
     assert "has gone: nobody waits for the answer" in unescape((await visitor.get("/console/approvals")).text)
-    question = hub.hub_app.inbox.get(id_).question
+    question = hub.hub_app.inbox.get(id_).request
     for text in ("careful (agent)", "busy__echo", "moderate", "standard", "please", question.text, question.rule):
         assert text in page, text
     answer = await visitor.press("/console/approvals", "once")
@@ -153,7 +153,7 @@ async def test_a_reason_is_bounded_and_only_for_denials(hub: RunningHub, visitor
 
 async def test_always_shows_the_rule_that_it_makes(hub: RunningHub, visitor: Visitor) -> None:
     id_ = await asked(hub, "please")
-    question = hub.hub_app.inbox.get(id_).question
+    question = hub.hub_app.inbox.get(id_).request
     page = (await visitor.get("/console/approvals")).text
     assert "careful may call busy__echo with exactly these arguments" in page
     assert question.arguments_hash[:16] in page
@@ -213,7 +213,7 @@ async def test_t50_one_asker_hides_the_requests_of_nobody(
 
     async def ask(asker: str, number: int) -> str:
         text = f"{asker} {number}"
-        question = Question("tool_access", asker, "agent", "busy", text, text, "May it?", "a rule")
+        question = ApprovalRequest("tool_access", asker, "agent", "busy", text, text, "May it?", "a rule")
         return (await inbox.ask(question)).id
 
     def ids(page: str) -> list[str]:
@@ -233,7 +233,7 @@ async def test_t50_one_asker_hides_the_requests_of_nobody(
     assert f'<template data-new="{last}" data-title="{last} asker 25 0">' in fresh, "announced, though on another page"
     assert (late in fresh, 'data-open="54"' in fresh) == (False, True)
     assert f'<template data-later="{greedy[20]}">' in fresh, "it is open, so a card that is filled in stays"
-    judged: list[Question] = []
+    judged: list[ApprovalRequest] = []
     monkeypatch.setattr("interlock.hub.approvals.inbox.EXACT", 10)
     monkeypatch.setattr(inbox, "still_allowed", lambda question: judged.append(question) or True)
     await visitor.get("/console")
@@ -317,7 +317,7 @@ def test_texts_that_take_long_to_compare_are_not_compared() -> None:
 
 
 async def test_t54_hostile_texts_are_shown_as_text(hub: RunningHub, visitor: Visitor) -> None:
-    question = Question(
+    question = ApprovalRequest(
         kind="tool_call",
         asker=HOSTILE,
         asker_kind="agent",
@@ -336,7 +336,9 @@ async def test_t54_hostile_texts_are_shown_as_text(hub: RunningHub, visitor: Vis
     inbox = hub.hub_app.inbox
     plain = (await visitor.get("/console/approvals")).text
     made = await inbox.ask(question, view=HOSTILE)
-    changed = Question("changed_tool", HOSTILE, "server", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, summary=HOSTILE)
+    changed = ApprovalRequest(
+        "changed_tool", HOSTILE, "server", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, summary=HOSTILE
+    )
     await inbox.ask(changed)
     for path in ("/console/approvals", "/console/approvals/list", f"/console/approvals/{made.id}"):
         page = (await visitor.get(path)).text
@@ -356,7 +358,7 @@ async def test_other_kinds_of_requests_are_in_the_same_list(hub: RunningHub, vis
     inbox = hub.hub_app.inbox
     for kind in ("changed_tool", "new_server", "permission", "elicitation", "tool_access"):
         await inbox.ask(
-            Question(
+            ApprovalRequest(
                 kind, "busy", "server", "busy", kind, f"busy {kind}", f"May it, {kind}?", "a rule", summary="-a\n+b"
             )  # type: ignore[arg-type]
         )
@@ -374,7 +376,7 @@ async def test_other_kinds_of_requests_are_in_the_same_list(hub: RunningHub, vis
 async def test_whoever_asks_does_not_answer_in_the_console_either(hub: RunningHub) -> None:
     key = await hub.new_key("ada", "person")
     visitor = await Visitor(hub).log_in_with(key)
-    await hub.hub_app.inbox.ask(Question("permission", "ada", "person", "busy", "x", "x", "May I?", "a rule"))
+    await hub.hub_app.inbox.ask(ApprovalRequest("permission", "ada", "person", "busy", "x", "x", "May I?", "a rule"))
     page = (await visitor.get("/console/approvals")).text
     assert "You asked for it yourself" in page
     assert 'name="answer"' not in page

@@ -117,7 +117,7 @@ async def test_a_person_proposes_and_leaves(hub: RunningHub, visitor: Visitor) -
     page = (await visitor.get("/console/rooms/build/proposals")).text
     assert "You asked for it yourself" in page
     (decision,) = hub.hub_app.inbox.all(only_open=True)
-    own = await post(visitor, f"/console/approvals/{decision.id}", answer="once", view=decision.question.view)
+    own = await post(visitor, f"/console/approvals/{decision.id}", answer="once", view=decision.request.view)
     assert own.status == 403, "nobody fulfils their own proposal"
     wrong = await post(visitor, "/console/rooms/build", command="propose", method="x", params="[ 1 ]")
     assert (wrong.status, "not a JSON object" in wrong.text, ">\n[ 1 ]</textarea>" in wrong.text) == (400, True, True)

@@ -16,7 +16,7 @@ from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettin
 from interlock.events import Gap
 from interlock.events.subscription import BATCH_EVENTS, Subscription
 from interlock.events.types import ApprovalChanged, Delivery
-from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.decision import ApprovalRequest
 from interlock.hub.audit import search
 from interlock.hub.audit.entries import event_record
 from interlock.hub.catalog.target import Target
@@ -259,8 +259,8 @@ class Stream:
         return ""
 
 
-def permission(name: str) -> Question:
-    return Question("permission", "busy", "server", "busy", name, name, "May it?", "a rule")
+def permission(name: str) -> ApprovalRequest:
+    return ApprovalRequest("permission", "busy", "server", "busy", name, name, "May it?", "a rule")
 
 
 async def test_a_page_hears_of_requests_and_entries(hub: RunningHub, visitor: Visitor) -> None:

@@ -150,8 +150,8 @@ class _Approvals:
 
     def _on_change(self, decision: Decision) -> None:
         self._changed.set()
-        question = decision.question
-        mine = (question.asker, question.asker_kind, question.shown) == (*self._asker, self._tool)
+        request = decision.request
+        mine = (request.asker, request.asker_kind, request.shown) == (*self._asker, self._tool)
         if mine and decision.state is DecisionState.OPEN:
             self._tell(decision.id)
 

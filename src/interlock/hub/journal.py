@@ -97,24 +97,24 @@ class Journal:
 
     def decided(self, decision: Decision, by: Principal) -> Record:
         """An approval request is opened, answered, used or ended."""
-        question, state = decision.question, decision.state
+        request, state = decision.request, decision.state
         event = DECISION + ("opened" if state is DecisionState.OPEN else state.value)
-        details: dict[str, object] = {"decision": decision.id, "kind": question.kind, "asked_by": question.asker}
-        if question.risk:
-            details["risk_level"] = question.risk
-        if question.arguments_hash:
-            details["judged_arguments_sha256"] = question.arguments_hash
-        if question.fingerprint:
-            details["definition_sha256"] = question.fingerprint
+        details: dict[str, object] = {"decision": decision.id, "kind": request.kind, "asked_by": request.asker}
+        if request.risk:
+            details["risk_level"] = request.risk
+        if request.arguments_hash:
+            details["judged_arguments_sha256"] = request.arguments_hash
+        if request.fingerprint:
+            details["definition_sha256"] = request.fingerprint
         if decision.answer:
             details |= {"answer": decision.answer, "answered_by": decision.answered_by, "where": decision.answered_in}
         if decision.reason:
             details["because"] = decision.reason
-        target = Target("tool" if question.name else "server", question.server, question.name)
-        if question.proposal:
-            details["proposal"] = question.proposal
-            target = Target("room", "", question.server.removeprefix("room:"))
-        return event_record(event, by, target, question.trace, question.rule, question.text, details=details)
+        target = Target("tool" if request.name else "server", request.server, request.name)
+        if request.proposal:
+            details["proposal"] = request.proposal
+            target = Target("room", "", request.server.removeprefix("room:"))
+        return event_record(event, by, target, request.trace, request.rule, request.text, details=details)
 
     def rule(self, rule: Rule, by: Principal, made: bool) -> Record:
         """A rule is made or revoked."""

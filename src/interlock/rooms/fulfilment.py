@@ -49,5 +49,5 @@ def find_person(hub_app: HubApp, id: str) -> Principal | None:
 async def end_former_proposals(hub_app: HubApp) -> None:
     """Proposals end with the hub, so their approval requests do."""
     for decision in hub_app.inbox.all(only_open=False):
-        if decision.question.kind == "proposal" and decision.question.node == hub_app.node:
+        if decision.request.kind == "proposal" and decision.request.node == hub_app.node:
             await hub_app.inbox.end(decision.id, DecisionEvent.CHANGE, "the hub was restarted")

@@ -116,8 +116,8 @@ class Gateway:
 
     async def answer_proposal(self, by: Principal, decision: Decision, answer: ProposalAnswer) -> msgspec.Raw | None:
         """Fulfil or reject a proposal in a person's name. Returns the payload of the response, if one came in time."""
-        inbox = self.topics.inboxes.get(decision.question.server.removeprefix("room:"))
-        if decision.question.node != self._hub_app.node or inbox is None:
+        inbox = self.topics.inboxes.get(decision.request.server.removeprefix("room:"))
+        if decision.request.node != self._hub_app.node or inbox is None:
             raise Fault("INVALID_PARAMS", f"the room of decision {decision.id} is not at this hub")
         response = await inbox.answer(by, decision, answer, wait=True)
         return None if response is None else msgspec.Raw(response.payload)

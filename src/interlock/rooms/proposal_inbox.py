@@ -110,7 +110,7 @@ class ProposalInbox:
 
     async def answer(self, by: Principal, decision: Decision, given: ProposalAnswer, *, wait: bool) -> Envelope | None:
         """Fulfil or reject a proposal in a person's name. Returns the response, with `wait` and if one came in time."""
-        entry = self._entries.get(decision.question.proposal)
+        entry = self._entries.get(decision.request.proposal)
         if entry is None or entry.decision != decision.id:
             raise Fault("INVALID_PARAMS", f"the proposal of decision {decision.id} has ended")
         kind = entry.envelope.kind
@@ -156,15 +156,17 @@ class ProposalInbox:
             return  # Nobody could read all of it.
         # A rule acts in a person's name, whom no taint stops: it must not act for a tainted proposer.
         tainted = self._hub_app.gate_chain.is_tainted(entry.proposer or LOCAL_AGENT)
-        question = entry.question(self._room.name, self._hub_app.node, self._hub_app.catalog, every_time=tainted)
-        decision = await self._inbox.ask(question, view=view, valid_s=valid_s)
+        approval_request = entry.approval_request(
+            self._room.name, self._hub_app.node, self._hub_app.catalog, every_time=tainted
+        )
+        decision = await self._inbox.ask(approval_request, view=view, valid_s=valid_s)
         entry.decision = decision.id
-        rule = self._inbox.rule_for(question)
+        rule = self._inbox.rule_for(approval_request)
         maker = None if rule is None else find_person(self._hub_app, rule.made_by)
         if maker is None:
             return
         try:
-            await self.answer(maker, decision, ProposalAnswer("once", "rule", decision.question.view), wait=False)
+            await self.answer(maker, decision, ProposalAnswer("once", "rule", decision.request.view), wait=False)
         except Fault as fault:
             _log.info("a rule could not fulfil a proposal: %s", fault.message)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.decision import ApprovalRequest
 from interlock.hub.auth.principals import TOKEN, Principal
 from interlock.hub.calls.pipeline.call_approvals import summary_of
 from interlock.hub.catalog.views import Catalog, View
@@ -43,12 +43,12 @@ class OpenProposal:
         shown = self.shown()
         return {"jsonrpc": "2.0", "id": 1, "method": shown["method"], "params": shown["params"]}
 
-    def question(self, topic: str, node: str, catalog: Catalog, *, every_time: bool) -> Question:
-        """The question to a person; with `every_time`, one that no rule answers."""
+    def approval_request(self, topic: str, node: str, catalog: Catalog, *, every_time: bool) -> ApprovalRequest:
+        """The approval request for a person; with `every_time`, one that no rule answers."""
         envelope, proposer, shown = self.envelope, self.proposer, self.shown()
         operation = envelope.kind.operation
         to = f" to {', '.join(envelope.to)}" if envelope.to else ""
-        return Question(
+        return ApprovalRequest(
             kind="proposal",
             asker=envelope.sender if proposer is None else proposer.id,
             asker_kind="agent" if proposer is None else proposer.kind,
@@ -59,7 +59,7 @@ class OpenProposal:
             rule=RULE,
             fingerprint=self._definition(shown, catalog),
             arguments_hash=fingerprint(shown),
-            # The question names the rest.
+            # The text of the request names the rest.
             summary=summary_of((shown["params"] or {}).get("arguments", shown["params"])),
             # An access token is renewed every few minutes; the proposer's connection ends with it.
             asked_with="" if proposer is None or proposer.key.startswith(TOKEN) else proposer.key,

@@ -70,14 +70,14 @@ class ApprovalOperations:
         """One approval request."""
         decision = self._inbox.get(params.id)
         view = await self._inbox.view(decision)
-        question, last = decision.question, self._inbox.history.last_approved(decision)
+        request, last = decision.request, self._inbox.history.last_approved(decision)
         return OneDecision(
             self.shown(decision),
             view,
-            question.view if view is not None else None,
-            None if last is None else last.question.summary,
-            None if last is None else last.question.arguments_hash == question.arguments_hash,
-            is_own=question.is_of(by),
+            request.view if view is not None else None,
+            None if last is None else last.request.summary,
+            None if last is None else last.request.arguments_hash == request.arguments_hash,
+            is_own=request.is_of(by),
         )
 
     async def answer(self, by: Principal, params: GiveAnswer, trace: str) -> OneDecision:
@@ -88,7 +88,7 @@ class ApprovalOperations:
         decision = self._inbox.get(params.id)
         if params.answer != "no":
             await self._passphrase.demand(by, params.passphrase)
-        if decision.question.kind != "proposal":
+        if decision.request.kind != "proposal":
             answered = await self._inbox.answer(params.id, params.answer, by, where, params.view, params.reason)
             return OneDecision(self.shown(answered))
         if self._rooms is None:
@@ -125,25 +125,25 @@ class ApprovalOperations:
 
     def shown(self, decision: Decision) -> DecisionRow:
         """An approval request for display."""
-        question = decision.question
+        request = decision.request
         return DecisionRow(
             id=decision.id,
-            kind=question.kind,
+            kind=request.kind,
             state=decision.state,
-            asker=question.asker,
-            asker_kind=question.asker_kind,
-            server=question.server,
-            name=question.name,
-            target=question.shown,
-            question=question.text,
-            rule=question.rule,
-            risk=question.risk,
-            trust=question.trust,
-            findings=question.findings,
-            summary=question.summary,
-            arguments_hash=question.arguments_hash,
-            fingerprint=question.fingerprint,
-            trace=question.trace,
+            asker=request.asker,
+            asker_kind=request.asker_kind,
+            server=request.server,
+            name=request.name,
+            target=request.shown,
+            question=request.text,
+            rule=request.rule,
+            risk=request.risk,
+            trust=request.trust,
+            findings=request.findings,
+            summary=request.summary,
+            arguments_hash=request.arguments_hash,
+            fingerprint=request.fingerprint,
+            trace=request.trace,
             created=_instant(decision.created),
             deadline=_instant(decision.deadline),
             answer=decision.answer,
@@ -152,10 +152,10 @@ class ApprovalOperations:
             answered_at=None if decision.answered_at is None else _instant(decision.answered_at),
             reason=decision.reason,
             offers_rule=self._inbox.offers_rule(decision),
-            proposal=question.proposal,
-            needs_view=question.needs_view,
-            view_chars=question.view_chars,
-            every_time=question.every_time,
+            proposal=request.proposal,
+            needs_view=request.needs_view,
+            view_chars=request.view_chars,
+            every_time=request.every_time,
             caller_gone=self._inbox.callers.has_gone(decision.id),
         )
 
@@ -213,8 +213,8 @@ class ListDecisions(msgspec.Struct):
 
     def wants(self, decision: Decision) -> bool:
         """Whether a request is of the kind and the server that are asked for."""
-        question = decision.question
-        return self.kind in ("", question.kind) and self.server in ("", question.server)
+        request = decision.request
+        return self.kind in ("", request.kind) and self.server in ("", request.server)
 
 
 class NamedApproval(msgspec.Struct):

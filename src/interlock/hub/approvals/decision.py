@@ -46,12 +46,12 @@ _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 Where: TypeAlias = Literal["", "terminal", "client", "rule", "api", "console"]
 
 
-class Question(msgspec.Struct, frozen=True):
+class ApprovalRequest(msgspec.Struct, frozen=True):
     """An approval request."""
 
     kind: Kind
     asker: str
-    """The principal's id; for questions about a server, the server's."""
+    """The principal's id; for requests about a server, the server's."""
     asker_kind: str
     server: str
     name: str
@@ -94,8 +94,8 @@ class Question(msgspec.Struct, frozen=True):
         """Whether this principal asks, who can never answer it."""
         return (principal.id, principal.kind) == (self.asker, self.asker_kind)
 
-    def for_reasons_of(self, other: Question) -> Question:
-        """The same question, asked for the reasons of another one about the same matter."""
+    def for_reasons_of(self, other: ApprovalRequest) -> ApprovalRequest:
+        """The same request, asked for the reasons of another one about the same matter."""
         return msgspec.structs.replace(
             self,
             text=other.text,
@@ -123,7 +123,7 @@ class Decision(msgspec.Struct, frozen=True):
     """An approval request with its state and answer."""
 
     id: str
-    question: Question
+    request: ApprovalRequest = msgspec.field(name="question")
     created: int
     """Milliseconds since 1970, like all times here."""
     deadline: int
@@ -145,23 +145,23 @@ class Decision(msgspec.Struct, frozen=True):
 
         `view` is the hash of the view that the person has seen.
         """
-        question = self.question
+        request = self.request
         if by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can answer, and {by.id} is a {by.kind}")
-        if question.is_of(by):
+        if request.is_of(by):
             raise Fault("ACCESS_DENIED", "the asker cannot answer its own request", hint=ANOTHER_PERSON)
         if self.state is not DecisionState.OPEN:
             by_whom = f" by {self.answered_by}" if self.answered_by else ""
             raise Fault("INVALID_PARAMS", f"decision {self.id} is {self.state.value}{by_whom}; it is answered once")
         if now >= self.deadline:
             raise Fault("INVALID_PARAMS", f"decision {self.id} has expired", hint="repeat the call to ask again")
-        if answer == "always" and question.every_time:
+        if answer == "always" and request.every_time:
             hint = f"approve this call alone: `interlock approvals approve {self.id}`"
             raise Fault("INVALID_PARAMS", f"decision {self.id} cannot be approved always: {EVERY_TIME}", hint=hint)
-        if answer != "no" and question.needs_view and not (question.view and view == question.view):
+        if answer != "no" and request.needs_view and not (request.view and view == request.view):
             message = f"decision {self.id} was not shown in full, so it cannot be approved"
             hint = (
-                f"open it first: `interlock approvals show {self.id}`" if question.view else "only a denial is possible"
+                f"open it first: `interlock approvals show {self.id}`" if request.view else "only a denial is possible"
             )
             raise Fault("INVALID_PARAMS", message, hint=hint)
         event = DecisionEvent.DENY if answer == "no" else DecisionEvent.APPROVE
@@ -180,11 +180,11 @@ def new_id(*taken: Collection[str]) -> str:
     raise Fault("INTERNAL_ERROR", "no free id for a decision")
 
 
-def asker_of(question: Question) -> Principal:
+def asker_of(request: ApprovalRequest) -> Principal:
     """The principal that asks; NOBODY for requests about a server."""
     kinds: tuple[PrincipalKind, ...] = ("agent", "person", "service", "admin")
-    kind = next((kind for kind in kinds if kind == question.asker_kind), None)
-    return NOBODY if kind is None else Principal(question.asker, kind)
+    kind = next((kind for kind in kinds if kind == request.asker_kind), None)
+    return NOBODY if kind is None else Principal(request.asker, kind)
 
 
 DECISIONS: Final = StoreCollection("decisions", Decision, key="id")

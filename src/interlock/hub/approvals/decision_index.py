@@ -32,10 +32,10 @@ class DecisionIndex:
     def follow(self, id: str, decision: Decision | None) -> None:
         """A decision is another one now, or deleted."""
         before = self._known.pop(id, None)
-        if before is not None and self._live.get(before.question.matter) == id:
-            del self._live[before.question.matter]
+        if before is not None and self._live.get(before.request.matter) == id:
+            del self._live[before.request.matter]
             matters = self._about[_about(before)]
-            del matters[before.question.matter]
+            del matters[before.request.matter]
             if not matters:
                 del self._about[_about(before)]
         is_open = decision is not None and decision.state is DecisionState.OPEN
@@ -50,15 +50,15 @@ class DecisionIndex:
             return
         self._known[id] = decision
         if decision.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED):
-            if (other := self.of_matter(decision.question.matter)) is not None:
-                self._about[_about(other)].pop(decision.question.matter)
-            self._live[decision.question.matter] = id
-            self._about.setdefault(_about(decision), {})[decision.question.matter] = None
+            if (other := self.of_matter(decision.request.matter)) is not None:
+                self._about[_about(other)].pop(decision.request.matter)
+            self._live[decision.request.matter] = id
+            self._about.setdefault(_about(decision), {})[decision.request.matter] = None
         if is_open:
-            asker = f"{decision.question.asker_kind}:{decision.question.asker}"
+            asker = f"{decision.request.asker_kind}:{decision.request.asker}"
             self._open[id] = asker
             self._by_asker.setdefault(asker, {})[id] = None
-            self._by_kind.setdefault(decision.question.kind, {})[id] = None
+            self._by_kind.setdefault(decision.request.kind, {})[id] = None
 
     def get(self, id: str) -> Decision | None:
         """A decision by its id."""
@@ -122,4 +122,4 @@ class DecisionIndex:
 
 
 def _about(decision: Decision) -> tuple[str, str]:
-    return decision.question.kind, decision.question.server
+    return decision.request.kind, decision.request.server

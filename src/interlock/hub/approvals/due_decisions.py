@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.states import DecisionState
 from interlock.process.turns import in_turns
 
@@ -32,7 +32,9 @@ class DueDecisions(msgspec.Struct, frozen=True):
     """Ended, and kept no longer."""
 
 
-async def due_decisions(known: Sequence[Decision], now: int, still_allowed: Callable[[Question], bool]) -> DueDecisions:
+async def due_decisions(
+    known: Sequence[Decision], now: int, still_allowed: Callable[[ApprovalRequest], bool]
+) -> DueDecisions:
     """The decisions of a snapshot that are due. One that changes meanwhile is no longer in the state named here."""
     late: list[Decision] = []
     refused: list[Decision] = []
@@ -43,7 +45,7 @@ async def due_decisions(known: Sequence[Decision], now: int, still_allowed: Call
                 ended.append(one)
         elif one.deadline <= now:
             late.append(one)
-        elif len(refused) < SWEPT_AT_ONCE and not still_allowed(one.question):
+        elif len(refused) < SWEPT_AT_ONCE and not still_allowed(one.request):
             refused.append(one)
     surplus = min(max(0, len(known) - MAX_KEPT), SWEPT_AT_ONCE)
     # Among tens of thousands it takes longer than one turn.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TypeAlias
 
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.states import DecisionState
 
 _Target: TypeAlias = tuple[str, str, str, str, str]
@@ -26,22 +26,22 @@ class ApprovalHistory:
         """A decision changed, or was added or deleted."""
         if before is not None and _approved(before):
             if before.answer == "once":
-                self._count(before.question.subject, -1)
-            target = _target(before.question)
+                self._count(before.request.subject, -1)
+            target = _target(before.request)
             if self.last.get(target) == before:
                 del self.last[target]
         if after is not None and _approved(after):
             if after.answer == "once":
-                self._count(after.question.subject, 1)
-            self.last[_target(after.question)] = after
+                self._count(after.request.subject, 1)
+            self.last[_target(after.request)] = after
 
-    def times_approved(self, question: Question) -> int:
+    def times_approved(self, request: ApprovalRequest) -> int:
         """How often the same call was approved once."""
-        return self._once[question.subject]
+        return self._once[request.subject]
 
     def last_approved(self, decision: Decision) -> Decision | None:
         """The last approved request of the same asker for the same target, other than this one."""
-        found = self.last.get(_target(decision.question))
+        found = self.last.get(_target(decision.request))
         return found if found is not None and found.id != decision.id else None
 
     def _count(self, subject: str, step: int) -> None:
@@ -54,5 +54,5 @@ def _approved(decision: Decision) -> bool:
     return bool(decision.answer) and decision.state in (DecisionState.APPROVED, DecisionState.USED)
 
 
-def _target(question: Question) -> _Target:
-    return question.kind, question.asker_kind, question.asker, question.server, question.name
+def _target(request: ApprovalRequest) -> _Target:
+    return request.kind, request.asker_kind, request.asker, request.server, request.name

@@ -18,7 +18,7 @@ import msgspec
 
 from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
-from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
+from interlock.hub.approvals.decision import DECISIONS, Answer, ApprovalRequest, Decision, Where, asker_of, new_id
 from interlock.hub.approvals.decision_index import DecisionIndex
 from interlock.hub.approvals.due_decisions import due_decisions
 from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
@@ -59,7 +59,7 @@ class Inbox:
         *,
         seal: ViewSeal,
         bus: Bus | None = None,
-        still_allowed: Callable[[Question], bool] = lambda question: True,
+        still_allowed: Callable[[ApprovalRequest], bool] = lambda request: True,
         record: RecordDecision = lambda decision, by: None,
         record_rule: RecordRule = lambda rule, by, made: None,
     ) -> None:
@@ -129,7 +129,7 @@ class Inbox:
 
     def is_open(self, decision: Decision) -> bool:
         """Whether an unanswered decision may still be answered."""
-        return decision.deadline > self._clock() and self.still_allowed(decision.question)
+        return decision.deadline > self._clock() and self.still_allowed(decision.request)
 
     def part(self, wanted: WantedRequests) -> OpenPart:
         """A part of the open requests. Its cost depends on its length, and not on how many there are."""
@@ -151,17 +151,17 @@ class Inbox:
         """How many requests wait for an answer."""
         return self._index.open_count
 
-    def current(self, question: Question) -> Decision | None:
+    def current(self, request: ApprovalRequest) -> Decision | None:
         """The decision on the same matter that is open, or whose answer holds. A yes from before a taint does not."""
-        found = self._index.of_matter(question.matter)
-        if found is None or found.deadline <= self._clock() or not self.still_allowed(found.question):
+        found = self._index.of_matter(request.matter)
+        if found is None or found.deadline <= self._clock() or not self.still_allowed(found.request):
             return None
-        is_earlier = question.every_time and not found.question.every_time
+        is_earlier = request.every_time and not found.request.every_time
         return None if is_earlier and found.state is DecisionState.APPROVED else found
 
-    def rule_for(self, question: Question) -> Rule | None:
-        """The rule that allows exactly this call; None for a question that is asked every time."""
-        return None if question.every_time else self._rules.covering(question)
+    def rule_for(self, request: ApprovalRequest) -> Rule | None:
+        """The rule that allows exactly this call; None for a request that is asked every time."""
+        return None if request.every_time else self._rules.covering(request)
 
     def rules(self) -> list[Rule]:
         """Every rule, the oldest first."""
@@ -169,47 +169,47 @@ class Inbox:
 
     def offers_rule(self, decision: Decision) -> bool:
         """Whether the same call was approved often enough to offer a rule."""
-        question = decision.question
-        if question.kind not in LEARNED or question.every_time or self.rule_for(question) is not None:
+        request = decision.request
+        if request.kind not in LEARNED or request.every_time or self.rule_for(request) is not None:
             return False
-        return self.history.times_approved(question) >= OFFER_AFTER
+        return self.history.times_approved(request) >= OFFER_AFTER
 
     # Asking and answering
 
     async def ask(
-        self, question: Question, within_s: float | None = None, view: str = "", valid_s: float = float("inf")
+        self, request: ApprovalRequest, within_s: float | None = None, view: str = "", valid_s: float = float("inf")
     ) -> Decision:
         """Open a request, or join the one on the same matter. Raises RESOURCE_EXHAUSTED.
 
         `view` is everything that a person must read before approving, where the summary leaves out something. `valid_s`
         is how long its matter lasts, where that is shorter than requests wait.
         """
-        question = await with_view(question, view)
+        request = await with_view(request, view)
         async with acquire(self._ask_lock, within_s, "the inbox"):
-            current = self.current(question)
+            current = self.current(request)
             if current is not None:
-                return await self._with_reason(current, question)
-            stale = self._index.of_matter(question.matter)
+                return await self._with_reason(current, request)
+            stale = self._index.of_matter(request.matter)
             if stale is not None and stale.deadline > self._clock():
                 await self.void([stale])
             if self._index.open_count >= MAX_OPEN:
                 raise _too_many("", MAX_OPEN)
-            if self._index.open_of(question.asker_kind, question.asker) >= MAX_OPEN_PER_ASKER:
-                raise _too_many(f" of {question.asker}", MAX_OPEN_PER_ASKER)
+            if self._index.open_of(request.asker_kind, request.asker) >= MAX_OPEN_PER_ASKER:
+                raise _too_many(f" of {request.asker}", MAX_OPEN_PER_ASKER)
             now = self._clock()
             deadline = now + int(min(self._valid_s(), valid_s) * 1000)
-            decision = Decision(new_id(self._index.ids), question, now, deadline)
+            decision = Decision(new_id(self._index.ids), request, now, deadline)
             async with self._store.transaction() as change:
-                await self._insert(change, decision, view, asker_of(question))
+                await self._insert(change, decision, view, asker_of(request))
             return decision
 
-    async def _with_reason(self, current: Decision, question: Question) -> Decision:
+    async def _with_reason(self, current: Decision, request: ApprovalRequest) -> Decision:
         """The request on the same matter. While it is open, it shows why the call is asked about now."""
-        asked = current.question.for_reasons_of(question)
-        if current.state is not DecisionState.OPEN or asked == current.question:
+        asked = current.request.for_reasons_of(request)
+        if current.state is not DecisionState.OPEN or asked == current.request:
             return current
-        shown = msgspec.structs.replace(current, question=asked)
-        return shown if await self._change(current, shown, asker_of(question)) else self.get(current.id)
+        shown = msgspec.structs.replace(current, request=asked)
+        return shown if await self._change(current, shown, asker_of(request)) else self.get(current.id)
 
     async def _insert(self, change: Transaction, decision: Decision, view: str, by: Principal) -> None:
         change.insert(DECISIONS, decision)
@@ -219,26 +219,28 @@ class Inbox:
 
     async def view(self, decision: Decision) -> str | None:
         """The full view of an open decision; None if it has none, or this hub cannot open it."""
-        if not decision.question.view:
+        if not decision.request.view:
             return None
         stored = await self._store.get(VIEWS, decision.id)
         return None if stored is None else await self._seal.opened(stored.value)
 
-    async def ask_all(self, questions: Iterable[Question], views: Mapping[str, str] | None = None) -> list[Decision]:
+    async def ask_all(
+        self, requests: Iterable[ApprovalRequest], views: Mapping[str, str] | None = None
+    ) -> list[Decision]:
         """Open requests of the hub itself in one commit, or join those on the same matter. `views` are by matter."""
         async with self._ask_lock:
             views, now = views or {}, self._clock()
             found: list[Decision] = []
             new: list[Decision] = []
             async with self._store.transaction() as change:
-                for question in questions:
-                    current, view = self.current(question), views.get(question.matter, "")
-                    if current is not None and view and not current.question.view:
+                for request in requests:
+                    current, view = self.current(request), views.get(request.matter, "")
+                    if current is not None and view and not current.request.view:
                         await self.void([current])  # It was asked without a view, so nobody could approve it.
                         current = None
                     if current is None and self._index.open_count + len(found) < MAX_OPEN:
                         id_ = new_id(self._index.ids, {other.id for other in new})
-                        bound = await with_view(question, view)
+                        bound = await with_view(request, view)
                         current = Decision(id_, bound, now, now + int(self._valid_s() * 1000))
                         await self._insert(change, current, view, NOBODY)
                         new.append(current)
@@ -256,12 +258,12 @@ class Inbox:
         decision = self.get(id)
         now = self._clock()
         after = decision.answered(answer, by, where, now, view, reason)
-        if not self.still_allowed(decision.question):
+        if not self.still_allowed(decision.request):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
-            message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
+            message = f"decision {id} is void: {decision.request.asker} may not ask for it any more"
             raise Fault("INVALID_PARAMS", message, hint="repeat the call with a valid key")
         learn: Also | None = None
-        if answer == "always" and decision.question.kind in LEARNED:
+        if answer == "always" and decision.request.kind in LEARNED:
             # Other kinds hold until they are revoked or their target changes, with or without a rule.
             learn = partial(self._rules.learn, answer=after, by=by, now=now)
         async with self._rules.lock if learn is not None else contextlib.nullcontext():
@@ -276,10 +278,10 @@ class Inbox:
         decision = self._index.get(id)
         if decision is None or decision.state is not DecisionState.APPROVED or decision.deadline <= self._clock():
             return False
-        if not self.still_allowed(decision.question):
+        if not self.still_allowed(decision.request):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             return False
-        return await self._change(decision, decision.after(DecisionEvent.USE), asker_of(decision.question), also)
+        return await self._change(decision, decision.after(DecisionEvent.USE), asker_of(decision.request), also)
 
     async def end(self, id: str, event: DecisionEvent, reason: str) -> None:
         """End a decision by an event outside of the inbox, unless it has ended."""
@@ -304,7 +306,7 @@ class Inbox:
     async def make_rule(self, id: str, by: Principal) -> Rule:
         """Make a rule from an approval."""
         decision = self.get(id)
-        if by.kind != "person" or decision.question.is_of(by):
+        if by.kind != "person" or decision.request.is_of(by):
             raise Fault("ACCESS_DENIED", "only a person can make a rule, and never the asker itself")
         return await self._rules.make(decision, by, self._clock())
 
@@ -359,7 +361,7 @@ class Inbox:
                 async with self._store.transaction() as change:
                     change.expect(DECISIONS, before.id, document.version)
                     change.put(DECISIONS, after)
-                    if before.question.view and after.state is not DecisionState.OPEN:
+                    if before.request.view and after.state is not DecisionState.OPEN:
                         change.delete(VIEWS, before.id)
                     _recorded(change, self._record(after, by))
                     if also is not None:
@@ -384,8 +386,8 @@ class Inbox:
 
     def publish(self, decision: Decision) -> None:
         if self.bus.wants(ApprovalChanged):
-            question, revision = decision.question, self._decisions.revision
-            about = question.kind, question.asker, question.server, question.shown
+            request, revision = decision.request, self._decisions.revision
+            about = request.kind, request.asker, request.server, request.shown
             state = decision.state.value
             self.bus.publish(ApprovalChanged("approvals", revision, now_us(), decision.id, state, *about))
 

@@ -1,4 +1,4 @@
-"""The rules that a hub learned from answers: which there are, which covers a question, and how they change.
+"""The rules that a hub learned from answers: which there are, which covers a request, and how they change.
 
 Several people may change a rule at once, at several hubs. A change builds on the stored rule, so that no answer is lost
 and a revoked rule does not come back with an answer.
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.rules import RULES, Rule, learn, rule_id
 from interlock.hub.auth.principals import Principal
 from interlock.hub.repeated_commits import commit
@@ -42,10 +42,10 @@ class LearnedRules:
         """Every rule, the oldest first."""
         return sorted(self._rules.values(), key=lambda rule: rule.made_at)
 
-    def covering(self, question: Question) -> Rule | None:
+    def covering(self, request: ApprovalRequest) -> Rule | None:
         """The rule that allows exactly this call."""
-        rule = self._rules.get(rule_id(question))
-        return rule if rule is not None and rule.covers(question) else None
+        rule = self._rules.get(rule_id(request))
+        return rule if rule is not None and rule.covers(request) else None
 
     async def make(self, answer: Decision, by: Principal, now: int) -> Rule:
         """Make a rule from an approval. Raises a `Fault`."""
@@ -54,7 +54,7 @@ class LearnedRules:
 
     async def learn(self, change: Transaction, answer: Decision, by: Principal, now: int) -> Rule:
         """Add an answer to the stored rule, or make one. Raises a `Fault`."""
-        known = await change.get(RULES, rule_id(answer.question))
+        known = await change.get(RULES, rule_id(answer.request))
         if known is None and len(self._rules) >= MAX_RULES:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_RULES} rules exist", hint="revoke some first")
         try:

@@ -168,7 +168,7 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
 
 def desktop_command(decision: Decision) -> list[str] | None:
     """The command that shows a desktop notification; None if there is none. No shell reads the text."""
-    title, text = f"Interlock: approval {decision.id}", decision.question.text[:300]
+    title, text = f"Interlock: approval {decision.id}", decision.request.text[:300]
     if program := shutil.which("notify-send"):
         return [program, "--app-name=Interlock", "--", title, text]
     if program := shutil.which("osascript"):
@@ -178,20 +178,20 @@ def desktop_command(decision: Decision) -> list[str] | None:
 
 
 def _payload(decision: Decision) -> bytes:
-    question = decision.question
+    request = decision.request
     return msgspec.json.encode(
         {
             "event": "decision.open",
             "id": decision.id,
-            "kind": question.kind,
-            "asker": question.asker,
-            "target": question.shown,
-            "question": question.text,
-            "rule": question.rule,
-            "risk": question.risk,
-            "trust": question.trust,
-            "findings": list(question.findings),
-            "summary": question.summary,
+            "kind": request.kind,
+            "asker": request.asker,
+            "target": request.shown,
+            "question": request.text,
+            "rule": request.rule,
+            "risk": request.risk,
+            "trust": request.trust,
+            "findings": list(request.findings),
+            "summary": request.summary,
             "created": decision.created,
             "deadline": decision.deadline,
         }

@@ -49,9 +49,7 @@ class WantedRequests(msgspec.Struct, frozen=True):
                 every = index.in_turns()
         if not self.selects:
             return every
-        return (
-            one for one in every if self.kind in ("", one.question.kind) and self.server in ("", one.question.server)
-        )
+        return (one for one in every if self.kind in ("", one.request.kind) and self.server in ("", one.request.server))
 
 
 class OpenPart(msgspec.Struct, frozen=True):

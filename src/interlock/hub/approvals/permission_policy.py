@@ -8,7 +8,7 @@ from typing import Final
 
 from interlock.config.settings import PermissionSettings
 from interlock.config.value_types import Mode
-from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.decision import ApprovalRequest
 from interlock.hub.approvals.permission_entries import PermissionEntry, PermissionStatus
 from interlock.protocols.mgp.permissions import decide, expand_all, is_permission, risk_of
 
@@ -42,12 +42,12 @@ def decide_without_asking(
     return PermissionStatus(permission, grant, f"policy {settings.policy}", f"policy {settings.policy}")
 
 
-def question_about(server: str, permission: str, place: str, *, whole: bool, tools: Sequence[str]) -> Question:
+def request_about(server: str, permission: str, place: str, *, whole: bool, tools: Sequence[str]) -> ApprovalRequest:
     """The approval request for a permission, with the tools that need it."""
     needed = "the server as a whole" if whole else f"{len(tools)} of its tools"
     more = f", … and {len(tools) - MAX_TOOLS_NAMED} more" if len(tools) > MAX_TOOLS_NAMED else ""
     named = f"\nTools that name it: {', '.join(tools[:MAX_TOOLS_NAMED])}{more}" if tools else ""
-    return Question(
+    return ApprovalRequest(
         kind="permission",
         asker=server,
         asker_kind="server",

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
 from interlock.config.settings import Config, PermissionSettings
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.permission_entries import ENTRIES, PermissionEntry, PermissionStatus, entry_id, place_of
-from interlock.hub.approvals.permission_policy import MAX_TOOLS_NAMED, decide_without_asking, question_about, status_of
+from interlock.hub.approvals.permission_policy import MAX_TOOLS_NAMED, decide_without_asking, request_about, status_of
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.access import utc_now
 from interlock.hub.auth.principals import Principal
@@ -113,7 +113,7 @@ class Permissions:
         return self._asked_status(server, permission) if found is None else found
 
     def _asked_status(self, server: str, permission: str) -> PermissionStatus:
-        decision = self._inbox.current(self._question(server, permission))
+        decision = self._inbox.current(self._request_about(server, permission))
         if decision is not None and decision.state is DecisionState.DENIED:
             by = decision.answered_by
             return PermissionStatus(permission, "denied", f"denied by {by}", by, "person")
@@ -229,14 +229,14 @@ class Permissions:
     async def _withdraw(self, server: str, keep: Collection[str]) -> None:
         """Withdraw open requests about a server, except for these permissions."""
         requests = [old for old in self._inbox.about("permission", server) if old.state is DecisionState.OPEN]
-        await self._inbox.void(old for old in requests if old.question.name not in keep)
+        await self._inbox.void(old for old in requests if old.request.name not in keep)
 
     async def _settle(self, server: str, names: Iterable[str]) -> list[PermissionStatus]:
         """The statuses of permissions, with a request opened for each that a person must decide."""
         found = [self.status(server, name) for name in names]
         waiting = [each.permission for each in found if each.grant == "deferred" and not each.decision]
         if waiting:
-            await self._inbox.ask_all([self._question(server, name) for name in waiting])
+            await self._inbox.ask_all([self._request_about(server, name) for name in waiting])
             found = [self.status(server, each.permission) for each in found]
         for each in found:
             self._note(server, each)
@@ -268,7 +268,7 @@ class Permissions:
         await self._withdraw_request(server, permission)
 
     async def _withdraw_request(self, server: str, permission: str) -> None:
-        request = self._inbox.current(self._question(server, permission))
+        request = self._inbox.current(self._request_about(server, permission))
         if request is not None and request.state is DecisionState.OPEN:
             await self._inbox.void([request])
 
@@ -278,22 +278,22 @@ class Permissions:
 
     def _on_decision(self, decision: Decision) -> None:
         """Process an answer from the inbox; a request that expired unanswered is opened again."""
-        question = decision.question
-        if question.kind != "permission" or self._entries is None:
+        request = decision.request
+        if request.kind != "permission" or self._entries is None:
             return
         if decision.state in (DecisionState.APPROVED, DecisionState.DENIED):
             self._tasks.begin(self._take_answer(decision))
         elif (
             decision.state is DecisionState.EXPIRED
             and not decision.answer
-            and question.name in self._wanted(question.server)
+            and request.name in self._wanted(request.server)
         ):
-            self._tasks.begin(self._settle(question.server, [question.name]))
+            self._tasks.begin(self._settle(request.server, [request.name]))
 
     async def _take_answer(self, decision: Decision) -> None:
         """Store an answer, unless a person has decided later. Every hub gets it, and an approval is used once."""
-        question, by = decision.question, Principal(decision.answered_by, "person")
-        server, name, known = question.server, question.name, self.entry(question.server, question.name)
+        request, by = decision.request, Principal(decision.answered_by, "person")
+        server, name, known = request.server, request.name, self.entry(request.server, request.name)
         at = datetime.fromtimestamp((decision.answered_at or decision.created) / 1000, UTC)
         entry = PermissionEntry(
             entry_id(server, name),
@@ -315,7 +315,7 @@ class Permissions:
         if decision.state is DecisionState.APPROVED:
             # An approval holds only for the server as it was at the request, and before the deadline. Another hub may
             # have the server as it was.
-            current = self._inbox.current(self._question(server, name))
+            current = self._inbox.current(self._request_about(server, name))
             if current is not None and current.id == decision.id:
                 await self._inbox.use(decision.id, write)
         elif known is None or known.at < at:
@@ -385,10 +385,10 @@ class Permissions:
         settings = self._config().servers.get(server)
         return PermissionSettings() if settings is None else settings.permissions
 
-    def _question(self, server: str, permission: str) -> Question:
+    def _request_about(self, server: str, permission: str) -> ApprovalRequest:
         as_a_whole = permission in self.declared(server)
         tools = self._named.get(server, {}).get(permission, ())
-        return question_about(server, permission, self._place(server), whole=as_a_whole, tools=tools)
+        return request_about(server, permission, self._place(server), whole=as_a_whole, tools=tools)
 
     def _place(self, server: str) -> str:
         return place_of(self._config().servers.get(server))

@@ -16,7 +16,7 @@ import msgspec
 
 from interlock.config.settings import ServerSettings
 from interlock.config.value_types import Mode
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.full_view import MAX_CHARS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
@@ -141,20 +141,20 @@ class Pins:
         """End requests and approvals for definitions that are no longer offered, and requests about pinned ones."""
         for kind in ("changed_tool", "tool_call"):
             live = [*self._inbox.about(kind, offer.server)]
-            asked = {old.question.name for old in live}
+            asked = {old.request.name for old in live}
             now = {tool.name: tool.fingerprint() for tool in offer.tools.values() if tool.name in asked} if live else {}
             await self._inbox.void(
                 old
                 for old in live
-                if now.get(old.question.name) != old.question.fingerprint
-                or (kind == "changed_tool" and pinned.get(old.question.name) == old.question.fingerprint)
+                if now.get(old.request.name) != old.request.fingerprint
+                or (kind == "changed_tool" and pinned.get(old.request.name) == old.request.fingerprint)
             )
 
     async def _unless_approved(self, changed: list[Tool]) -> list[Tool]:
         """Pin the tools whose change a person has approved, which uses up the approval. Returns the others."""
         unapproved: list[Tool] = []
         for tool in changed:
-            decision = self._inbox.current(self._question(tool, ""))
+            decision = self._inbox.current(self._request_about(tool, ""))
             if decision is not None and decision.state is DecisionState.APPROVED and await self._use(decision, tool):
                 self._log(tool.server, f"{tool.name} was approved again by {decision.answered_by}")
             else:
@@ -179,18 +179,18 @@ class Pins:
 
     async def _withhold(self, offer: Offer, changed: list[Tool]) -> None:
         decisions: dict[str, str] = {}
-        questions: list[Question] = []
+        requests: list[ApprovalRequest] = []
         views: dict[str, str] = {}
         requested = changed[:MAX_REQUESTS_AT_ONCE]
         for tool in requested:
             change = await self._difference(tool)
-            question = self._question(tool, change, await asyncio.to_thread(_findings, tool.definition))
-            questions.append(question)
+            request = self._request_about(tool, change, await asyncio.to_thread(_findings, tool.definition))
+            requests.append(request)
             if len(change) <= MAX_CHARS:
-                views[question.matter] = change
+                views[request.matter] = change
             if tool is requested[-1] or sum(map(len, views.values())) > VIEWS_PER_COMMIT:
-                decisions |= {found.question.name: found.id for found in await self._inbox.ask_all(questions, views)}
-                questions, views = [], {}
+                decisions |= {found.request.name: found.id for found in await self._inbox.ask_all(requests, views)}
+                requests, views = [], {}
         for tool in changed:
             offer.withhold(tool, decisions.get(tool.name, ""))
             self._log(offer.server, f"{tool.name} is withheld: its definition is not the approved one")
@@ -200,8 +200,8 @@ class Pins:
         before = "" if known is None else known.value.definition
         return await asyncio.to_thread(difference, before, tool.definition.decode("utf-8", "replace"))
 
-    def _question(self, tool: Tool, diff: str, findings: tuple[str, ...] = ()) -> Question:
-        return Question(
+    def _request_about(self, tool: Tool, diff: str, findings: tuple[str, ...] = ()) -> ApprovalRequest:
+        return ApprovalRequest(
             kind="changed_tool",
             asker=tool.server,
             asker_kind="server",
@@ -223,8 +223,8 @@ class Pins:
         """
         used_elsewhere = decision.state is DecisionState.USED and decision.id not in self._using
         ended = decision.state in (DecisionState.APPROVED, DecisionState.EXPIRED)
-        if decision.question.kind == "changed_tool" and (ended or used_elsewhere):
-            self._relist(decision.question.server)
+        if decision.request.kind == "changed_tool" and (ended or used_elsewhere):
+            self._relist(decision.request.server)
 
 
 async def pinned_offer(store: Store, server: str, settings: ServerSettings) -> Offer | None:

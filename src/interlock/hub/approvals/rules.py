@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.approvals.decision import EVERY_TIME, Decision, Kind, Question
+from interlock.hub.approvals.decision import EVERY_TIME, ApprovalRequest, Decision, Kind
 from interlock.hub.approvals.states import DecisionState
 from interlock.store import Collection
 
@@ -43,13 +43,13 @@ class Rule(msgspec.Struct, frozen=True):
     made_at: int
     kind: Kind = "tool_call"
 
-    def covers(self, question: Question) -> bool:
+    def covers(self, request: ApprovalRequest) -> bool:
         """Whether the rule approves exactly this call."""
         return (
-            question.kind == self.kind
-            and (self.asker, self.asker_kind) == (question.asker, question.asker_kind)
-            and (self.server, self.name, self.fingerprint) == (question.server, question.name, question.fingerprint)
-            and question.arguments_hash in self.calls
+            request.kind == self.kind
+            and (self.asker, self.asker_kind) == (request.asker, request.asker_kind)
+            and (self.server, self.name, self.fingerprint) == (request.server, request.name, request.fingerprint)
+            and request.arguments_hash in self.calls
         )
 
     def explain(self) -> str:
@@ -64,15 +64,15 @@ class Rule(msgspec.Struct, frozen=True):
 RULES: Final = Collection("approval_rules", Rule, key="id")
 
 
-def rule_id(question: Question) -> str:
+def rule_id(request: ApprovalRequest) -> str:
     """One rule for each agent and tool definition."""
-    identity = (question.asker_kind, question.asker, question.server, question.name, question.fingerprint)
+    identity = (request.asker_kind, request.asker, request.server, request.name, request.fingerprint)
     return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()[:12]
 
 
 def learn(answer: Decision, made_by: str, now: int, known: Rule | None = None) -> Rule:
     """A rule from an approval, added to the known one of the same agent and tool. Raises ValueError for a denial."""
-    asked = answer.question
+    asked = answer.request
     if asked.kind not in LEARNED or answer.state not in (DecisionState.APPROVED, DecisionState.USED):
         raise ValueError(f"decision {answer.id} is not an approved call")
     if asked.every_time:

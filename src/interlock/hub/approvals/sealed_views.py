@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.decision import ApprovalRequest
 from interlock.hub.approvals.full_view import by_size, hash_of
 from interlock.store import Collection
 from interlock.wire.encryption import Encryption
@@ -45,9 +45,9 @@ class ViewSeal:
         return await by_size(len(view.sealed), partial(self.open, view))
 
 
-async def with_view(question: Question, view: str) -> Question:
-    """The question bound to its full view; unchanged without one."""
+async def with_view(request: ApprovalRequest, view: str) -> ApprovalRequest:
+    """The request bound to its full view; unchanged without one."""
     if not view:
-        return question
+        return request
     named = await by_size(len(view), partial(hash_of, view))
-    return msgspec.structs.replace(question, view=named, view_chars=len(view))
+    return msgspec.structs.replace(request, view=named, view_chars=len(view))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.hub.approvals.decision import Question, asker_of
+from interlock.hub.approvals.decision import ApprovalRequest, asker_of
 from interlock.hub.audit.client_subscribers import AuditSubscribers
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.access_methods import AccessMethods
@@ -99,18 +99,18 @@ class AuthenticationParts:
         """The fault for a token that only lacks a scope for a target."""
         return None if self.oauth is None else self.oauth.tokens.insufficient_scope(principal, exposed, server)
 
-    def may_still_ask(self, question: Question) -> bool:
+    def may_still_ask(self, request: ApprovalRequest) -> bool:
         """Whether the asker may still make the call with the same credential."""
-        asker = asker_of(question)
-        if question.kind not in ("tool_call", "proposal", "callback") or not asker.id:
+        asker = asker_of(request)
+        if request.kind not in ("tool_call", "proposal", "callback") or not asker.id:
             return True
-        asker = msgspec.structs.replace(asker, key=question.asked_with)
+        asker = msgspec.structs.replace(asker, key=request.asked_with)
         rights = self.access.rights(asker)
-        if question.kind == "proposal":
+        if request.kind == "proposal":
             return rights is not None
-        if rights is None or not rights.invokes(question.shown):
+        if rights is None or not rights.invokes(request.shown):
             return False
-        return self.access.decision(asker, question.server, question.name).permission == "allow"
+        return self.access.decision(asker, request.server, request.name).permission == "allow"
 
     async def store_uses(self) -> None:
         """Store which keys were used."""

@@ -144,7 +144,7 @@ class DiscoveryMethods:
         ]
         waiting = (_waiting(each) for each in registered if not each.approved)
         answers = self._registrations.denied()
-        own_answers = (each for each in answers if self._own(each.question.asker, each.question.asker_kind, by))
+        own_answers = (each for each in answers if self._own(each.request.asker, each.request.asker_kind, by))
         found = [row for row in (*rows, *waiting, *map(_denied, own_answers)) if _matches(row, wanted)]
         return DiscoveredServers(found[:LISTED])
 
@@ -204,15 +204,15 @@ def _waiting(each: Registration) -> DiscoveredServer:
 
 
 def _denied(decision: Decision) -> DiscoveredServer:
-    question = decision.question
+    request = decision.request
     return DiscoveredServer(
-        question.registers or question.server,
-        question.server,
+        request.registers or request.server,
+        request.server,
         "denied",
         [],
         [],
-        question.trust,
-        created_by=question.asker,
+        request.trust,
+        created_by=request.asker,
         decided_by=decision.answered_by,
         reason=decision.reason,
     )

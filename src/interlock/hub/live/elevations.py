@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.settings import ScopeSettings, ServerSettings
-from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.decision import ApprovalRequest
 from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
@@ -73,7 +73,7 @@ class Elevations:
         return ElevateResult(True, given)
 
     async def _ask(self, live: LiveConnection, feature: str, label: str, payload: bytes, grant: str) -> ElevateResult:
-        question = Question(
+        request = ApprovalRequest(
             kind="scope",
             asker=live.server,
             asker_kind="server",
@@ -91,7 +91,7 @@ class Elevations:
         if not view:
             return ElevateResult(False, reason="the payload is too large to be shown to a person")
         hold_s = self._hold_s(live.server)
-        decision = await self._inbox.ask(question, hold_s + 1.0, view)
+        decision = await self._inbox.ask(request, hold_s + 1.0, view)
         if decision.state is DecisionState.OPEN:
             decision = await self._inbox.settled(decision.id, hold_s)
         if decision.state in (DecisionState.APPROVED, DecisionState.USED):

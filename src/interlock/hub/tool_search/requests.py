@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.access_methods import AccessMethods, Give
@@ -63,7 +63,7 @@ class ToolRequests:
     async def ask(self, caller: Caller, tool: Tool, reasons: dict[str, str]) -> Decision:
         """The decision on access to a tool: the open or answered one, or a new one."""
         principal = caller.principal
-        question = Question(
+        request = ApprovalRequest(
             kind="tool_access",
             asker=principal.id,
             asker_kind=principal.kind,
@@ -76,7 +76,7 @@ class ToolRequests:
             summary=summary_of(reasons),
             risk=self._risk_of(tool).word,
         )
-        return await self._inbox.ask(question)
+        return await self._inbox.ask(request)
 
     def wait(self, waiting: AwaitedTool) -> None:
         """Notify a caller when its tool is granted or refused."""
@@ -103,7 +103,7 @@ class ToolRequests:
                 self._waiting.remove(waiting)
 
     def _on_decision(self, decision: Decision) -> None:
-        if decision.question.kind == "tool_access" and decision.state is DecisionState.APPROVED:
+        if decision.request.kind == "tool_access" and decision.state is DecisionState.APPROVED:
             self._background.begin(self._grant(decision), None)
         if decision.state in (DecisionState.DENIED, DecisionState.EXPIRED, DecisionState.VOID):
             self._refuse(decision)
@@ -112,16 +112,16 @@ class ToolRequests:
         """Grant an approved tool: permanently if the answer was always, else until the deadline of the decision."""
         if not await self._inbox.use(decision.id):
             return
-        question = decision.question
+        request = decision.request
         until = None if decision.answer == "always" else datetime.fromtimestamp(decision.deadline / 1000, UTC)
         justification = f"approval {decision.id}"
         grant = Give(
-            "tool_grant", question.asker, question.server, "allow", question.name, justification, expires_at=until
+            "tool_grant", request.asker, request.server, "allow", request.name, justification, expires_at=until
         )
         try:
             await self._access_methods.grant(Principal(decision.answered_by, "person"), grant)
         except Fault as fault:
-            self._log(question.server, f"approval {decision.id} could not be granted: {fault.message}")
+            self._log(request.server, f"approval {decision.id} could not be granted: {fault.message}")
             self._refuse(decision)
 
     def _refuse(self, decision: Decision) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
@@ -181,7 +181,7 @@ class CallbackRelay:
             if response is None or self._parts.attended_by(self._call.caller.principal) != name:
                 return  # the request stays open in the inbox, also if a passphrase was set meanwhile
             confirmed = callbacks.is_confirmed(callback.options, response)
-            view, person = decision.question.view, local_person(name)
+            view, person = decision.request.view, local_person(name)
             await self._parts.inbox.answer(decision.id, "once" if confirmed else "no", person, "client", view)
 
     async def _from_client(self, callback: Callback) -> object:
@@ -215,13 +215,13 @@ class CallbackRelay:
         if is_severe(params, level):
             exchange.notify("notifications/message", params)
 
-    def _question(self, callback: Callback) -> Question:
+    def _question(self, callback: Callback) -> ApprovalRequest:
         call = self._call
         principal, target = call.caller.principal, call.target
         tool = target.tool
         # Each callback of each call is a matter of its own.
         matter = [call.trace, callback.callback_id, callback.message, callback.options, call.arguments]
-        return Question(
+        return ApprovalRequest(
             kind="callback",
             asker=principal.id,
             asker_kind=principal.kind,

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
@@ -199,7 +199,7 @@ class CallApprovals:
             parked.on_cancel = on_cancel
             call.answer_through(parked)
 
-    def _question(self, call: Call, ask: Ask) -> Question:
+    def _question(self, call: Call, ask: Ask) -> ApprovalRequest:
         """The question with what a person wants to know of it, beyond what it is about."""
         trust = self._trust_of(call.target.server)
         tool = call.target.tool
@@ -222,21 +222,21 @@ class CallApprovals:
             if self._attended_by(asker) != name:
                 return  # since it was asked, a passphrase was set, or the operator named somebody else
             if elicited.action == "accept" and elicited.content.get("approve") is True:
-                await self._inbox.answer(decision.id, "once", person, "client", decision.question.view)
+                await self._inbox.answer(decision.id, "once", person, "client", decision.request.view)
             elif elicited.action in ("accept", "decline"):
                 await self._inbox.answer(decision.id, "no", person, "client")
 
 
 def _approval(decision: Decision) -> Approval:
-    question, source = decision.question, f"approval {decision.id}, given by {decision.answered_by}"
-    return Approval(question.matter, source, decision.id, every_time=question.every_time)
+    request, source = decision.request, f"approval {decision.id}, given by {decision.answered_by}"
+    return Approval(request.matter, source, decision.id, every_time=request.every_time)
 
 
-def question_of(call: Call, ask: Ask) -> Question:
+def question_of(call: Call, ask: Ask) -> ApprovalRequest:
     """The question of a call, bound to its caller, the tool's definition, and these arguments."""
     principal, target = call.caller.principal, call.target
     tool = target.tool
-    return Question(
+    return ApprovalRequest(
         kind="tool_call",
         asker=principal.id,
         asker_kind=principal.kind,
@@ -286,15 +286,15 @@ async def _progress(call: Call, decision: Decision) -> None:
 
 def _elicitation(decision: Decision, view: str) -> bytes:
     """The text for the person before the client: the question, the findings, and the exact call."""
-    question = decision.question
+    request = decision.request
     schema = {
         "type": "object",
-        "properties": {"approve": {"type": "boolean", "title": f"Allow {question.shown} this once"}},
+        "properties": {"approve": {"type": "boolean", "title": f"Allow {request.shown} this once"}},
         "required": ["approve"],
     }
-    known = [f"risk: {question.risk or 'not known'}", f"trust in the server: {question.trust or 'standard'}"]
-    known += [f"finding: {finding}" for finding in question.findings]
-    message = "\n".join([question.text, *known, f"{question.shown} {view}"])
+    known = [f"risk: {request.risk or 'not known'}", f"trust in the server: {request.trust or 'standard'}"]
+    known += [f"finding: {finding}" for finding in request.findings]
+    message = "\n".join([request.text, *known, f"{request.shown} {view}"])
     return msgspec.json.encode({"message": message, "requestedSchema": schema})
 
 
@@ -302,7 +302,7 @@ def _waiting(decision: Decision, ask: Ask) -> Refuse:
     fault = Fault(
         "APPROVAL_PENDING",
         f"{ask.question} It is waiting for approval {decision.id}; repeat the call after it is given.",
-        hint=ASK_ANOTHER if decision.question.asker_kind == "person" else ASK_USER,
+        hint=ASK_ANOTHER if decision.request.asker_kind == "person" else ASK_USER,
         retry_after_ms=REPEAT_AFTER_MS,
         data={"decision": decision.id},
     )
@@ -322,7 +322,7 @@ def _denied(decision: Decision, ask: Ask) -> Refuse:
     why = f" They said: {decision.reason}" if decision.reason else ""
     fault = Fault(
         "PERMISSION_DENIED",
-        f"{decision.question.shown} with these arguments was denied by {decision.answered_by} ({decision.id}).{why}",
+        f"{decision.request.shown} with these arguments was denied by {decision.answered_by} ({decision.id}).{why}",
         hint="do not repeat it" if why else "do not repeat it; ask them why",
         data={"decision": decision.id, "denied_by": decision.answered_by},
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.decision import ApprovalRequest
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.registration.registration import MAX_SOURCE_BYTES, Registration
 from interlock.judge.code import judge_code, rejection
@@ -43,8 +43,8 @@ def check_permissions(permissions: tuple[str, ...]) -> None:
             raise Fault("PERMISSION_DENIED", message, hint="register it without that permission")
 
 
-def question(made: Registration, by: Principal, trace: str) -> Question:
-    return Question(
+def question(made: Registration, by: Principal, trace: str) -> ApprovalRequest:
+    return ApprovalRequest(
         kind="registration",
         asker=by.id,
         asker_kind=by.kind,

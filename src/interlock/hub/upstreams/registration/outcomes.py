@@ -25,14 +25,14 @@ class RegistrationOutcomes:
     def start(self, decisions: Iterable[Decision]) -> None:
         """Take the decisions that the inbox has kept, the oldest first."""
         for decision in decisions:
-            if decision.question.kind == "registration":
+            if decision.request.kind == "registration":
                 self.follow(decision)
 
     def follow(self, decision: Decision) -> None:
         """Take a decision on a registration that has changed."""
-        question = decision.question
+        request = decision.request
         if decision.state is DecisionState.DENIED:
-            key = (question.server, question.asker, question.asker_kind)
+            key = (request.server, request.asker, request.asker_kind)
             self._denied.pop(key, None)
             self._denied[key] = decision
             if len(self._denied) > SHOWN_DENIALS:
@@ -41,20 +41,20 @@ class RegistrationOutcomes:
     def denied(self, registered: Iterable[str]) -> list[Decision]:
         """The denials of servers that were not registered since, the oldest first."""
         known = set(registered)
-        return [decision for decision in self._denied.values() if decision.question.server not in known]
+        return [decision for decision in self._denied.values() if decision.request.server not in known]
 
     def publish(self, decision: Decision) -> None:
         """Tell of the answer of a person, if it is one."""
         status = {DecisionState.APPROVED: "approved", DecisionState.DENIED: "denied"}.get(decision.state)
         if status is None or not self._bus.wants(RegistrationDecided):
             return
-        question, answered = decision.question, (decision.answered_by, decision.reason)
+        request, answered = decision.request, (decision.answered_by, decision.reason)
         about = (
-            question.server,
-            question.registers or question.server,
+            request.server,
+            request.registers or request.server,
             status,
-            question.asker,
-            question.asker_kind,
+            request.asker,
+            request.asker_kind,
             *answered,
         )
         self._bus.publish(RegistrationDecided("registrations", self._bus.next(), now_us(), *about))

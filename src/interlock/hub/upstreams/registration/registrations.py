@@ -258,7 +258,7 @@ class Registrations:
             raise Fault("RESOURCE_EXHAUSTED", message, hint="deregister one of them")
 
     def _decided(self, decision: Decision) -> None:
-        if decision.question.kind != "registration" or decision.state is DecisionState.OPEN:
+        if decision.request.kind != "registration" or decision.state is DecisionState.OPEN:
             return
         self._outcomes.follow(decision)
         waiting = next((each for each in self.list() if each.decision == decision.id and not each.approved), None)
