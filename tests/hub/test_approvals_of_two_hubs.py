@@ -108,3 +108,19 @@ async def test_of_two_revocations_of_a_rule_one_finds_none(tmp_path: Path) -> No
         inboxes = (hubs.here, hubs.there)
         results = await asyncio.gather(*(each.revoke_rule(rule.id, ADA) for each in inboxes), return_exceptions=True)
         assert {type(result) for result in results} == {Fault, Rule}
+
+
+async def test_requests_that_are_joined_take_no_place_from_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.hub.approvals.inbox.MAX_OPEN", 4)
+    async with two_hubs(tmp_path) as hubs:
+        known = [question("one"), question("two")]
+        await hubs.here.ask_all(known)
+        assert len(await hubs.here.ask_all([*known, question("three")])) == 3
+
+
+async def test_a_stored_decision_has_its_request_under_the_name_of_earlier_versions(tmp_path: Path) -> None:
+    async with two_hubs(tmp_path) as hubs:
+        made = await hubs.here.ask(question("one"))
+        assert '"question":{' in DECISIONS.encode(made)

@@ -30,8 +30,8 @@ from interlock.hub.approvals.waiting_callers import WaitingCallers
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.locks import acquire
-from interlock.hub.repeated_commits import ATTEMPTS
-from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
+from interlock.hub.repeated_commits import commit
+from interlock.store import Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 MAX_OPEN: Final = 10_000
@@ -238,7 +238,7 @@ class Inbox:
                     if current is not None and view and not current.request.view:
                         await self.void([current])  # It was asked without a view, so nobody could approve it.
                         current = None
-                    if current is None and self._index.open_count + len(found) < MAX_OPEN:
+                    if current is None and self._index.open_count + len(new) < MAX_OPEN:
                         id_ = new_id(self._index.ids, {other.id for other in new})
                         bound = await with_view(request, view)
                         current = Decision(id_, bound, now, now + int(self._valid_s() * 1000))
@@ -352,28 +352,23 @@ class Inbox:
             stop()
 
     async def _change(self, before: Decision, after: Decision, by: Principal, also: Also | None = None) -> bool:
-        """Store a changed decision, unless it has changed meanwhile. `also` runs again if another hub was first."""
+        """Store a changed decision. Returns False if it has changed meanwhile. `also` may run several times."""
         document = self._decisions.document(before.id)
         if document is None or document.value != before:
             return False
-        for left in reversed(range(ATTEMPTS)):
-            try:
-                async with self._store.transaction() as change:
-                    change.expect(DECISIONS, before.id, document.version)
-                    change.put(DECISIONS, after)
-                    if before.request.view and after.state is not DecisionState.OPEN:
-                        change.delete(VIEWS, before.id)
-                    _recorded(change, self._record(after, by))
-                    if also is not None:
-                        await also(change)
-            except Conflict:
-                if also is None or await self._store.get(DECISIONS, before.id) != document:
-                    return False
-                if not left:
-                    raise
-            else:
-                break
-        return True
+
+        async def write(change: Transaction) -> bool:
+            if await change.get(DECISIONS, before.id) != document:
+                return False
+            change.put(DECISIONS, after)
+            if before.request.view and after.state is not DecisionState.OPEN:
+                change.delete(VIEWS, before.id)
+            _recorded(change, self._record(after, by))
+            if also is not None:
+                await also(change)
+            return True
+
+        return await commit(self._store, write)
 
     def _changed(self, id: str, decision: Decision | None) -> None:
         self._index.follow(id, decision)

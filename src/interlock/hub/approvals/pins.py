@@ -23,9 +23,9 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
-from interlock.hub.repeated_commits import ATTEMPTS
+from interlock.hub.repeated_commits import commit
 from interlock.protocols.mgp.permissions import Risk
-from interlock.store import Collection, Conflict, Store, Transaction, documents
+from interlock.store import Collection, Store, Transaction, documents
 from interlock.store.database import Database
 
 MAX_FINDINGS: Final = 8
@@ -122,20 +122,16 @@ class Pins:
     async def _pin(self, tools: list[Tool]) -> dict[str, str]:
         """Pin tools that had no pin. Returns the fingerprints by name, which another hub may have pinned first."""
         pins = await asyncio.to_thread(_pins, tools)
-        keys, pinned = [pin.id for pin in pins], dict[str, str]()
-        for left in reversed(range(ATTEMPTS)):
-            try:
-                async with self._store.transaction() as change:
-                    for pin in pins:
-                        change.insert(PINS, pin)
-            except Conflict:
-                if not left:
-                    raise
-                pinned |= await self._store.read(lambda database: _pinned_as(database, keys))
-                pins = [pin for pin in pins if pin.name not in pinned]
-            else:
-                break
-        return pinned | {pin.name: pin.fingerprint for pin in pins}
+        keys = [pin.id for pin in pins]
+
+        async def write(change: Transaction) -> dict[str, str]:
+            pinned = await self._store.read(lambda database: _pinned_as(database, keys))
+            for pin in pins:
+                if pin.name not in pinned:
+                    change.insert(PINS, pin)
+            return pinned
+
+        return {pin.name: pin.fingerprint for pin in pins} | await commit(self._store, write)
 
     async def _void_stale(self, offer: Offer, pinned: dict[str, str]) -> None:
         """End requests and approvals for definitions that are no longer offered, and requests about pinned ones."""
