@@ -74,7 +74,7 @@ def approve(id: str, always: bool, as_json: bool) -> None:
     details(found["decision"], found["view"] or "")
     if always and found["decision"].get("every_time"):
         raise WrongUsage(
-            "a person is asked about each such call, and no rule answers it", "approve it without --always"
+            "each such call needs a person's answer, and no rule can give it", "approve it without --always"
         )
     click.confirm("Approve it?", default=False, abort=True, err=True)
     answer = "always" if always else "once"

@@ -33,25 +33,25 @@ Kind: TypeAlias = Literal[
     "scope",
 ]
 SHOWN_IN_FULL: Final = frozenset({"changed_tool", "proposal", "registration", "callback", "scope"})
-"""A request of such a kind needs its full view to be approved. Without a view, it can only be denied. The view of a
-`tool_call` is made before the request."""
+"""Kinds of requests that a person can approve only after reading their full view. Without a view, such a request can
+only be denied. A `tool_call` has its view before it becomes a request."""
 ANOTHER_PERSON: Final = (
     "another person has to (`interlock keys create NAME --kind person`); or change the rule that asks"
 )
-EVERY_TIME: Final = "a person is asked about each such call, and no rule answers it"
+EVERY_TIME: Final = "each such call needs a person's answer, and no rule can give it"
 Answer: TypeAlias = Literal["", "once", "always", "no"]
 _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
-"""For ids that people read aloud: no characters that look alike."""
+"""The characters of ids that people read aloud and type: none of them look alike."""
 
 Where: TypeAlias = Literal["", "terminal", "client", "rule", "api", "console"]
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """An approval request."""
+    """A request for a person's approval: who asks, for which target, with which arguments, and why."""
 
     kind: Kind
     asker: str
-    """The principal's id; for requests about a server, the server's."""
+    """The id of the principal that asks; the server's id for a request about a server."""
     asker_kind: str
     server: str
     name: str
@@ -76,7 +76,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     """The hash of the full view. Only a person who opened it knows the hash, and approving needs it."""
     view_chars: int = 0
     every_time: bool = False
-    """Whether each such call is asked about. No rule answers it, and no rule is learned from its answer."""
+    """Whether every such call needs its own answer: no rule covers it, and no rule is learned from it."""
 
     proposal: str = ""
     """The id of the proposal in a room: each one is a matter of its own."""
@@ -91,11 +91,11 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
         return bool(self.view) or self.kind in SHOWN_IN_FULL
 
     def is_of(self, principal: Principal) -> bool:
-        """Whether this principal asks, who can never answer it."""
+        """Whether this principal asks: an asker never answers its own request."""
         return (principal.id, principal.kind) == (self.asker, self.asker_kind)
 
     def for_reasons_of(self, other: ApprovalRequest) -> ApprovalRequest:
-        """The same request, asked for the reasons of another one about the same matter."""
+        """This request with the reasons of another request on the same matter."""
         return msgspec.structs.replace(
             self,
             text=other.text,
@@ -108,19 +108,19 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
     @property
     def matter(self) -> str:
-        """A digest of everything an answer holds for."""
+        """The digest that identifies the matter: an answer holds for requests with the same digest."""
         return _digest(self.subject, self.proposal) if self.proposal else self.subject
 
     @property
     def subject(self) -> str:
-        """A digest of what is asked for: equal requests have the same, one after the other."""
+        """The digest of asker, target and arguments. Repeated proposals share it, but each is its own matter."""
         return _digest(
             self.kind, self.asker_kind, self.asker, self.server, self.name, self.fingerprint, self.arguments_hash
         )
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """An approval request with its state and answer."""
+    """An approval request with its state and, once a person has given it, its answer."""
 
     id: str
     request: ApprovalRequest = msgspec.field(name="question")
@@ -137,11 +137,11 @@ class Decision(msgspec.Struct, frozen=True):
     """Why a person denied it, in their own words."""
 
     def after(self, event: DecisionEvent) -> Decision:
-        """The same decision after an event."""
+        """This decision after an event."""
         return msgspec.structs.replace(self, state=step(self.state, event))
 
     def answered(self, answer: Answer, by: Principal, where: Where, now: int, view: str, reason: str = "") -> Decision:
-        """The same decision with its answer. Raises Fault if it cannot be answered, or not by this principal.
+        """This decision with its answer. Raises a `Fault` if it cannot be answered now, or not by this principal.
 
         `view` is the hash of the view that the person has seen.
         """
@@ -152,14 +152,17 @@ class Decision(msgspec.Struct, frozen=True):
             raise Fault("ACCESS_DENIED", "the asker cannot answer its own request", hint=ANOTHER_PERSON)
         if self.state is not DecisionState.OPEN:
             by_whom = f" by {self.answered_by}" if self.answered_by else ""
-            raise Fault("INVALID_PARAMS", f"decision {self.id} is {self.state.value}{by_whom}; it is answered once")
+            message = f"approval request {self.id} is {self.state.value}{by_whom}; it can be answered only once"
+            raise Fault("INVALID_PARAMS", message)
         if now >= self.deadline:
-            raise Fault("INVALID_PARAMS", f"decision {self.id} has expired", hint="repeat the call to ask again")
+            message = f"approval request {self.id} has expired"
+            raise Fault("INVALID_PARAMS", message, hint="repeat the call to ask again")
         if answer == "always" and request.every_time:
             hint = f"approve this call alone: `interlock approvals approve {self.id}`"
-            raise Fault("INVALID_PARAMS", f"decision {self.id} cannot be approved always: {EVERY_TIME}", hint=hint)
+            message = f"approval request {self.id} cannot be approved always: {EVERY_TIME}"
+            raise Fault("INVALID_PARAMS", message, hint=hint)
         if answer != "no" and request.needs_view and not (request.view and view == request.view):
-            message = f"decision {self.id} was not shown in full, so it cannot be approved"
+            message = f"approval request {self.id} was not shown in full, so it cannot be approved"
             hint = (
                 f"open it first: `interlock approvals show {self.id}`" if request.view else "only a denial is possible"
             )
@@ -177,7 +180,7 @@ def new_id(*taken: Collection[str]) -> str:
             id_ = "".join(secrets.choice(_LETTERS) for _ in range(length))
             if not any(id_ in known for known in taken):
                 return id_
-    raise Fault("INTERNAL_ERROR", "no free id for a decision")
+    raise Fault("INTERNAL_ERROR", "no id is free for another approval request")
 
 
 def asker_of(request: ApprovalRequest) -> Principal:

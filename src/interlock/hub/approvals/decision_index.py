@@ -1,6 +1,6 @@
-"""The decisions of a hub in memory: by id, by matter, and those that wait for an answer.
+"""An index of the hub's decisions in memory: by id, by matter, and those that wait for an answer.
 
-It follows every change of the store, and decides nothing.
+The inbox reports every change of the store to it. It decides nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DecisionIndex:
         """The ids of the open decisions of each kind."""
 
     def follow(self, id: str, decision: Decision | None) -> None:
-        """A decision is another one now, or deleted."""
+        """Index the new state of a decision; None if it was deleted."""
         before = self._known.pop(id, None)
         if before is not None and self._live.get(before.request.matter) == id:
             del self._live[before.request.matter]
@@ -82,15 +82,15 @@ class DecisionIndex:
         return [self._known[id_] for id_ in self._open]
 
     def oldest_first(self, kind: str = "") -> Iterator[Decision]:
-        """Open ones of one kind or of all, the oldest first."""
+        """Open decisions of one kind, or of all, the oldest first."""
         return (self._known[id_] for id_ in (self._by_kind.get(kind, {}) if kind else self._open))
 
     def newest_first(self) -> Iterator[Decision]:
-        """Open ones, the newest first."""
+        """Open decisions, the newest first."""
         return (self._known[id_] for id_ in reversed(self._open))
 
     def in_turns(self) -> Iterator[Decision]:
-        """Open ones, the oldest of every asker, then the second oldest, and so on: no asker is before all others."""
+        """Open decisions: the oldest of every asker, then the second oldest of each, so that no asker comes first."""
         askers = [iter(ids) for ids in self._by_asker.values()]
         while askers:
             left = []

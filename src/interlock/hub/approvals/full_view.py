@@ -23,7 +23,7 @@ MAX_CHARS: Final = 1024 * 1024
 ON_LOOP_BYTES: Final = 8 * 1024
 """Larger arguments and views are handled in a thread."""
 _CREDENTIAL: Final = re.compile(r"\d{4,12}|(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+=_-]{8,512}")
-"""A value that a person could not read anyway. It can be no path, address or command line, whose parts are separated
+"""A value that looks random. Its characters rule out a path, an address or a command line, whose parts are separated
 by other characters."""
 _USER_INFO: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{0,30}://([A-Za-z0-9._~%!$&'()*+,;=:\-]{1,512})@[A-Za-z0-9\[]")
 """The user and password of an address. Other characters would end them for some readers, and begin the host."""
@@ -42,7 +42,7 @@ async def full_view(arguments: object) -> str:
 
 
 async def by_size(size: int, work: Callable[[], Result]) -> Result:
-    """Do work that reads so many bytes: on the loop, or in a thread if they are many."""
+    """Run work on `size` bytes: on the loop, or in a thread if they are many."""
     return work() if size <= ON_LOOP_BYTES else await asyncio.to_thread(work)
 
 
@@ -53,7 +53,7 @@ def rendered(arguments: bytes) -> str:
 
 
 def hash_of(view: str) -> str:
-    """Names a view. A person who approves sends it, as a proof that the view was opened."""
+    """The hash of a view. Whoever approves sends it as proof that the view was opened."""
     return hashlib.sha256(view.encode()).hexdigest()
 
 
@@ -83,6 +83,6 @@ def _masked_text(text: str, name: str) -> str:
 
 
 def _mask(kind: str, secret: str) -> str:
-    # The end of a short secret would be too much of it.
+    # The last characters of a short secret would reveal too much of it.
     end = f", ends in {secret[-_SHOWN_END:]}" if len(secret) >= 4 * _SHOWN_END else ""
     return f"[secret: {kind}, {len(secret)} characters{end}]"

@@ -91,15 +91,16 @@ class Inbox:
         self._decisions.on_change(self._changed)
 
     def on_change(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` at every change of a decision, for parts that act on it. Returns the function that ends this.
+        """Call `listener` at every change of a decision. Returns a function that removes the listener.
 
-        Like the callbacks of a mirror it misses nothing. Parts that only tell somebody subscribe to `ApprovalChanged`.
+        It is for parts that act on decisions and must miss none. Parts that only notify somebody subscribe to
+        `ApprovalChanged` on the bus.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def watch(self) -> Subscription:
-        """The changes of decisions, for a person who is present and can answer until the subscription is closed."""
+        """Subscribe to changes for a person who is present and can answer, until the subscription is closed."""
         subscription = self.bus.subscribe(EventFilter.of(ApprovalChanged))
         self._watching = {other for other in self._watching if not other.closed} | {subscription}
         return subscription
@@ -109,8 +110,7 @@ class Inbox:
         """Whether a person watches for requests."""
         return any(not subscription.closed for subscription in self._watching)
 
-    # Looking
-
+    # Reading
     def get(self, id: str) -> Decision:
         """A decision by its id. Raises NOT_FOUND."""
         found = self._index.get(id)
@@ -124,7 +124,7 @@ class Inbox:
         return sorted((one for one in found if not only_open or self.is_open(one)), key=lambda one: one.created)
 
     def unsorted(self, *, only_open: bool) -> list[Decision]:
-        """All decisions, or those that nobody has answered, of which some may have expired. There may be thousands."""
+        """All decisions, or the unanswered ones, some of which may have expired. There may be thousands."""
         return self._index.open if only_open else [*self._index.all]
 
     def is_open(self, decision: Decision) -> bool:
@@ -132,7 +132,7 @@ class Inbox:
         return decision.deadline > self._clock() and self.still_allowed(decision.request)
 
     def part(self, wanted: WantedRequests) -> OpenPart:
-        """A part of the open requests. Its cost depends on its length, and not on how many there are."""
+        """A part of the open requests. Its cost depends on the length of the part, not on the number of requests."""
         found, count = list[Decision](), self._index.open_count
         candidates, place = iter(wanted.candidates(self._index)), wanted.first
 
@@ -152,7 +152,10 @@ class Inbox:
         return self._index.open_count
 
     def current(self, request: ApprovalRequest) -> Decision | None:
-        """The decision on the same matter that is open, or whose answer holds. A yes from before a taint does not."""
+        """The decision on the same matter that is open, or whose answer holds.
+
+        An approval from before a taint does not hold for a request that is asked every time.
+        """
         found = self._index.of_matter(request.matter)
         if found is None or found.deadline <= self._clock() or not self.still_allowed(found.request):
             return None
@@ -181,8 +184,8 @@ class Inbox:
     ) -> Decision:
         """Open a request, or join the one on the same matter. Raises RESOURCE_EXHAUSTED.
 
-        `view` is everything that a person must read before approving, where the summary leaves out something. `valid_s`
-        is how long its matter lasts, where that is shorter than requests wait.
+        `view` is the text that a person must read before approving, where the summary leaves something out. `valid_s`
+        ends the request earlier than the configuration does.
         """
         request = await with_view(request, view)
         async with acquire(self._ask_lock, within_s, "the inbox"):
@@ -204,7 +207,7 @@ class Inbox:
             return decision
 
     async def _with_reason(self, current: Decision, request: ApprovalRequest) -> Decision:
-        """The request on the same matter. While it is open, it shows why the call is asked about now."""
+        """The decision on the same matter. While it is open, it gets the reasons of the newest request."""
         asked = current.request.for_reasons_of(request)
         if current.state is not DecisionState.OPEN or asked == current.request:
             return current
@@ -260,21 +263,21 @@ class Inbox:
         after = decision.answered(answer, by, where, now, view, reason)
         if not self.still_allowed(decision.request):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
-            message = f"decision {id} is void: {decision.request.asker} may not ask for it any more"
+            message = f"approval request {id} is void: {decision.request.asker} has lost the right to ask"
             raise Fault("INVALID_PARAMS", message, hint="repeat the call with a valid key")
         learn: Also | None = None
         if answer == "always" and decision.request.kind in LEARNED:
-            # Other kinds hold until they are revoked or their target changes, with or without a rule.
+            # Approvals of other kinds hold until they are revoked or their target changes. They need no rule.
             learn = partial(self._rules.learn, answer=after, by=by, now=now)
         async with self._rules.lock if learn is not None else contextlib.nullcontext():
             stored = await self._change(decision, after, by, learn)
         if not stored:
             hint = f"see `interlock approvals show {id}`"
-            raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", hint=hint)
+            raise Fault("INVALID_PARAMS", f"approval request {id} has just been answered", hint=hint)
         return after
 
     async def use(self, id: str, also: Also | None = None) -> bool:
-        """Use up an approval: true for exactly one caller on all nodes. `also` adds to the same commit."""
+        """Use up an approval. Returns True to exactly one caller on all nodes. `also` adds to the same commit."""
         decision = self._index.get(id)
         if decision is None or decision.state is not DecisionState.APPROVED or decision.deadline <= self._clock():
             return False
@@ -284,7 +287,7 @@ class Inbox:
         return await self._change(decision, decision.after(DecisionEvent.USE), asker_of(decision.request), also)
 
     async def end(self, id: str, event: DecisionEvent, reason: str) -> None:
-        """End a decision by an event outside of the inbox, unless it has ended."""
+        """End a decision because of an event outside the inbox, unless it has ended."""
         decision = self.get(id)
         if event in TRANSITIONS[decision.state]:
             await self._change(decision, msgspec.structs.replace(decision.after(event), reason=reason), NOBODY)
@@ -313,7 +316,7 @@ class Inbox:
     async def revoke_rule(self, id: str, by: Principal) -> Rule:
         """Delete a rule: the next such call asks again."""
         rule = await self._rules.revoke(id, by)
-        # The approvals that the rule was learned from end with it.
+        # The approvals that led to the rule end with it; otherwise they would still allow the call.
         found = (self._index.get(made) for made in rule.decisions)
         await self.void([one for one in found if one is not None])
         return rule

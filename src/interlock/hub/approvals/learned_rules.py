@@ -1,7 +1,7 @@
-"""The rules that a hub learned from answers: which there are, which covers a request, and how they change.
+"""The rules that a hub learned from answers: finds the rule that covers a request, and changes rules.
 
-Several people may change a rule at once, at several hubs. A change builds on the stored rule, so that no answer is lost
-and a revoked rule does not come back with an answer.
+Several people may change a rule at once, at several hubs. A change builds on the stored rule, so no answer is lost and
+a revoked rule does not come back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from interlock.wire.errors import Fault
 MAX_RULES: Final = 10_000
 
 RecordRule = Callable[[Rule, Principal, bool], object]
-"""Returns the audit record of a rule that is made or else revoked, or None."""
+"""Returns the audit record of a rule that was made (True) or revoked (False), or None."""
 
 
 class LearnedRules:

@@ -33,7 +33,7 @@ TIMEOUT_S: Final = 10.0
 TRIES: Final = 3
 PAUSE_S: Final = 2.0
 MAX_BYTES: Final = 64 * 1024
-"""Of the webhook's answer, which is ignored."""
+"""Upper bound for the webhook's answer, whose content is ignored."""
 SIGNATURE: Final = "x-interlock-signature"
 TIMESTAMP: Final = "x-interlock-timestamp"
 MIN_SECRET: Final = 16
@@ -59,7 +59,7 @@ class ApprovalNotifiers:
 
     @property
     def waiting(self) -> int:
-        """Changes of requests that no notifier has dealt with yet."""
+        """The number of changes that wait for the notifiers."""
         return self._taken + (0 if self._subscription is None else self._subscription.unread)
 
     def start(self) -> None:
@@ -95,7 +95,7 @@ class ApprovalNotifiers:
         try:
             decision = self._inbox.get(id)
         except Fault:
-            return  # It ended and was deleted while its notification waited.
+            return  # The request was deleted while its notification waited.
         hub = self._settings()
         if hub.approvals.desktop:
             await self._show(decision)
@@ -134,7 +134,7 @@ class ApprovalNotifiers:
         self._log("hub", f"the webhook did not take approval {decision.id}: {why}")
 
     async def _send(self, url: str, secret: str, body: bytes) -> None:
-        """Post once. Raises Fault for anything but success."""
+        """Post once. Raises a `Fault` for any answer but success."""
         timestamp = str(int(time.time()))
         signed = {TIMESTAMP: timestamp, SIGNATURE: signature(secret, timestamp, body)}
         post = Post(url, signed, guard=guarded_for(url, self._resolver), most_bytes=MAX_BYTES)
@@ -146,14 +146,14 @@ class ApprovalNotifiers:
 
 
 def check_webhook(settings: WebhookSettings) -> None:
-    """Raises CannotStart if a webhook is configured without a good secret."""
+    """Raise CannotStart if a webhook is configured without a strong secret."""
     if settings.url is not None and (why := why_weak(os.environ.get(settings.secret_env, ""))):
         hint = "set it to the output of `openssl rand -hex 32`, or remove [hub.webhook]"
         raise CannotStart(f"the webhook's secret in ${settings.secret_env} {why}", hint)
 
 
 def why_weak(secret: str) -> str:
-    """Why a secret is weak, to follow its name in a sentence; empty for a good one."""
+    """Why a secret is weak, as the end of a sentence that begins with its name; empty for a strong secret."""
     if not secret:
         return "is not set"
     if len(secret) < MIN_SECRET or len(set(secret)) < MIN_SECRET // 2:

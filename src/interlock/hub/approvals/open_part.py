@@ -11,15 +11,15 @@ from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.decision_index import DecisionIndex
 
 MAX_LOOKED_AT: Final = 1000
-"""Requests that one part looks at. It leaves out those of askers that may no longer ask. The next sweep ends them."""
+"""Upper bound for the requests that one part examines. It skips requests of askers that have lost the right to ask."""
 EXACT: Final = 500
-"""So many requests are counted exactly. A larger count includes those that the next sweep ends."""
+"""Up to this many requests are counted exactly. A larger count includes those that the next sweep ends."""
 
 Order = Literal["oldest", "newest", "turns"]
 
 
 class WantedRequests(msgspec.Struct, frozen=True):
-    """Which open requests a part has."""
+    """Selects the open requests of a part."""
 
     most: int
     first: int = 0
@@ -32,7 +32,7 @@ class WantedRequests(msgspec.Struct, frozen=True):
 
     @property
     def selects(self) -> bool:
-        """Whether some requests are not wanted at all."""
+        """Whether a kind, a server or ids restrict the requests."""
         return bool(self.kind or self.server or self.ids)
 
     def candidates(self, index: DecisionIndex) -> Iterable[Decision]:

@@ -1,7 +1,8 @@
-"""The passphrase for approvals: a proof of a person that a program of the same user does not have.
+"""The passphrase for approvals. It proves that a person answers, and not a program that runs as the same user.
 
-The store has its scrypt hash alone. Attempts are made one at a time and stored before they are checked, so neither many
-at once nor a restart gives more of them. Each caller has its own few: one that guesses locks out itself alone.
+The store keeps only its scrypt hash. Attempts run one at a time and are stored before they are checked, so neither
+concurrent attempts nor a restart add to their number. Each caller has its own limit: guessing locks out the guesser
+alone.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ SHORTEST: Final = 8
 MAX_WRONG: Final = 5
 """Wrong attempts of one caller in `WINDOW_S`."""
 MAX_WRONG_OF_ALL: Final = 25
-"""Wrong attempts with all keys together: more keys do not give more of them, and do not lock out the hub's own user."""
+"""Wrong attempts of all keys together, so that more keys allow no more guesses. The hub's own user needs no key, and
+so is never locked out by them."""
 WINDOW_S: Final = 15 * 60.0
 MAX_WAITING: Final = 8
 COST: Final = 2**15
-"""The work of scrypt for a new passphrase, so for each guess. A stored one keeps the cost that it was made with."""
+"""The scrypt cost of a new passphrase, and so of each guess. A stored passphrase keeps the cost it was made with."""
 _ID: Final = "approvals"
 _BLOCK: Final = 8
 
 
 class StoredPassphrase(msgspec.Struct, frozen=True):
-    """The hash of a passphrase, with what was mixed into it."""
+    """The hash of a passphrase, with its salt and cost."""
 
     id: str
     salt: str
@@ -63,7 +65,7 @@ ATTEMPTS: Final = Collection("passphrase_attempts", Attempt, key="id")
 
 
 class Passphrase:
-    """The passphrase of one hub. `use` says what the configuration wants. It reads the machine's clock."""
+    """The passphrase of one hub. `use` returns the setting `passphrase`."""
 
     def __init__(self, use: Callable[[], PassphraseUse], clock: Callable[[], float] = time.time) -> None:
         self._use = use
@@ -75,7 +77,7 @@ class Passphrase:
         self._attempts: Mirror[Attempt]
 
     async def start(self, store: Store) -> None:
-        """Load it, and follow changes of other nodes."""
+        """Load the stored passphrase, and follow changes by other nodes."""
         self._store = store
         self._mirror = await store.mirror(PASSPHRASES)
         self._attempts = await store.mirror(ATTEMPTS)
@@ -87,7 +89,7 @@ class Passphrase:
         return use == "required" or (use == "if-set" and self._stored is not None)
 
     async def demand(self, by: Principal, given: str) -> None:
-        """Pass if no passphrase is needed or this one is right.
+        """Return if no passphrase is needed, or if this one is right.
 
         Raises PASSPHRASE_REQUIRED for none, ACCESS_DENIED for a wrong one, and RATE_LIMITED after several.
         Only a person has a passphrase: another caller's attempts are neither checked nor counted.
@@ -99,7 +101,7 @@ class Passphrase:
         await self._check(by, given)
 
     async def set(self, by: Principal, new: str, current: str) -> None:
-        """Set the passphrase, or another one in its place."""
+        """Set or replace the passphrase."""
         if len(new) < SHORTEST:
             raise Fault("INVALID_PARAMS", f"a passphrase has at least {SHORTEST} characters")
         if self._stored is not None:
@@ -137,7 +139,7 @@ class Passphrase:
 
     async def _check_in_turn(self, caller: str, keyed: bool, given: str) -> None:
         now, attempts = self.clock(), [*self._attempts.values()]
-        # An attempt from the future was made before the clock was set back: it counts until the clock is there again.
+        # An attempt with a future time was made before the clock was set back. It counts until that time is over.
         recent = [attempt for attempt in attempts if now - attempt.at < WINDOW_S]
         own = [attempt for attempt in recent if attempt.caller == caller]
         with_keys = [attempt for attempt in recent if keyed and attempt.keyed]
@@ -149,7 +151,7 @@ class Passphrase:
         if stored is None:
             hint = "set it: `interlock approvals passphrase`"
             raise Fault("PASSPHRASE_REQUIRED", "this hub needs a passphrase, and none is set", hint=hint)
-        # Stored before it is checked: who gives up meanwhile, or ends the hub, has made an attempt too.
+        # Stored before it is checked, so that cancelling the check or ending the hub does not undo the attempt.
         attempt = Attempt(secrets.token_hex(8), caller, now, keyed)
         async with self._store.transaction() as change:
             change.put(ATTEMPTS, attempt)
@@ -164,6 +166,6 @@ class Passphrase:
 
 
 def slow_hash(text: str, salt: bytes, cost: int, block: int) -> bytes:
-    """Takes a tenth of a second and 32 MB, so it runs in a thread."""
+    """The scrypt hash of a text. It takes a tenth of a second and 32 MB, so callers run it in a thread."""
     plain = normalize("NFC", text).encode("utf-8", "surrogatepass")
     return hashlib.scrypt(plain, salt=salt, n=cost, r=block, p=1, maxmem=256 * cost * block, dklen=32)

@@ -30,7 +30,7 @@ class PermissionEntry(msgspec.Struct, frozen=True):
     """The command or address it holds for, as `place_of` returns it."""
     expires_at: datetime | None = None
     revoked: bool = False
-    """A denial that revoked an approval."""
+    """Whether this denial revoked an approval."""
     reason: str = ""
     by_kind: Kind = "person"
 
@@ -58,7 +58,7 @@ class PermissionStatus(msgspec.Struct, frozen=True):
 
 
 def entry_id(server: str, permission: str) -> str:
-    """One entry for each permission of a server."""
+    """The id of the entry for one permission of a server."""
     return hashlib.sha256(msgspec.json.encode((server, permission))).hexdigest()[:32]
 
 

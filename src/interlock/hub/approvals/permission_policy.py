@@ -1,4 +1,7 @@
-"""Decides a permission from configuration, person and policy, in this order; and words the request to a person."""
+"""Decides about a permission: configuration first, then a person's decision, then the policy.
+
+It also makes the approval request for a person.
+"""
 
 from __future__ import annotations
 

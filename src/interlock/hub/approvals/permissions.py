@@ -32,7 +32,7 @@ MAX_PER_SERVER: Final = 64
 BATCH: Final = 20
 """Servers to which a new configuration is applied in one turn of the loop."""
 MAX_EXPIRY_CHECK_S: Final = 60.0
-"""The longest time between two checks for expired approvals: the wall clock may be set meanwhile."""
+"""The longest time between two checks for expired approvals, because the wall clock may be set."""
 
 PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
 Log = Callable[[str, str], None]
@@ -90,7 +90,7 @@ class Permissions:
         self._watch_expiry()
 
     async def close(self) -> None:
-        """Act on no further answer. Answers that come later are processed at the next start."""
+        """Stop processing answers. The next start processes later ones."""
         unfollow, self._unfollow = self._unfollow, None
         if unfollow is not None:
             unfollow()
@@ -104,7 +104,7 @@ class Permissions:
         """The current status of one permission."""
         entries, settings = self._entries, self._settings(server)
         if entries is not None and entries.problem is not None:
-            # An entry that cannot be read may be a denial.
+            # An unreadable entry may be a denial.
             return PermissionStatus(permission, "denied", "the stored decisions cannot be read")
         entry = None if entries is None else entries.get(entry_id(server, permission))
         found = decide_without_asking(
@@ -155,7 +155,7 @@ class Permissions:
         return [each for each in found if each.grant != "approved"], until
 
     def refusal(self, server: str) -> Fault | None:
-        """Why a server must not be used at all: `on_denied = "refuse"` and a denied permission."""
+        """Why a server must not be used at all: it was denied a permission and has `on_denied = "refuse"`."""
         if self._settings(server).on_denied != "refuse":
             return None
         denied = [each for each in self.statuses(server) if each.grant == "denied"]
@@ -176,7 +176,7 @@ class Permissions:
             raise Fault("RESOURCE_EXHAUSTED", f"{server} declares more than {MAX_PER_SERVER} permissions")
         self._declared[server] = both
         if not add:
-            # Requests for names it no longer declares are withdrawn: a server cannot fill the inbox.
+            # Withdraw requests for names that it no longer declares, so that a server cannot fill the inbox.
             await self._withdraw(server, keep=self._wanted(server))
         return await self._settle(server, self.declared(server))
 
@@ -196,7 +196,7 @@ class Permissions:
         self._offers[offer.server] = offer
         if not self.declared(offer.server) and not self._named.get(offer.server):
             return offer
-        # Many tools name the same permissions, and then miss the same.
+        # Many tools name the same permissions, so their missing permissions are computed once.
         misses: dict[tuple[str, ...] | None, bool] = {}
         for tool in offer.tools.values():
             if tool.permissions not in misses:
@@ -221,7 +221,7 @@ class Permissions:
                 await self._withdraw(server, keep=())
                 continue
             if server not in decided and not self._wanted(server):
-                continue  # It needs no permission, and never did.
+                continue  # The server never needed a permission.
             statuses = await self._settle(server, self._wanted(server))
             await self._withdraw(server, keep={each.permission for each in statuses if each.grant == "deferred"})
             self._changed(server)
@@ -291,7 +291,7 @@ class Permissions:
             self._tasks.begin(self._settle(request.server, [request.name]))
 
     async def _take_answer(self, decision: Decision) -> None:
-        """Store an answer, unless a person has decided later. Every hub gets it, and an approval is used once."""
+        """Store an answer, unless a person has decided later. Every hub of a store tries this; one of them succeeds."""
         request, by = decision.request, Principal(decision.answered_by, "person")
         server, name, known = request.server, request.name, self.entry(request.server, request.name)
         at = datetime.fromtimestamp((decision.answered_at or decision.created) / 1000, UTC)
@@ -313,8 +313,8 @@ class Permissions:
                 change.record(self._record_entry(entry, by, ""))
 
         if decision.state is DecisionState.APPROVED:
-            # An approval holds only for the server as it was at the request, and before the deadline. Another hub may
-            # have the server as it was.
+            # An approval holds only for the server as it was requested, and before the deadline. If this hub has the
+            # server with another configuration, another hub may still use the approval.
             current = self._inbox.current(self._request_about(server, name))
             if current is not None and current.id == decision.id:
                 await self._inbox.use(decision.id, write)
@@ -323,7 +323,7 @@ class Permissions:
             await self._withdraw_request(server, name)
 
     async def caught_up(self) -> None:
-        """Wait until every answer so far is processed."""
+        """Wait until all answers given so far are processed."""
         await self._tasks.settled()
 
     # Consequences
@@ -364,9 +364,9 @@ class Permissions:
                 self._tasks.begin(self._settle(entry.server, [entry.permission]))
 
     def _note(self, server: str, status: PermissionStatus, *, decision: PermissionEntry | None = None) -> bool:
-        """Log a status that differs from the last one. Returns whether it did.
+        """Log a status that differs from the last one. Returns whether it differs.
 
-        The audit log gets it too, unless `decision` led to it: that was recorded in the commit of the decision.
+        The audit log gets the status too, unless `decision` caused it: the commit of the decision has recorded it.
         """
         key, current = (server, status.permission), (status.grant, status.rule)
         if self._recorded.get(key) == current:

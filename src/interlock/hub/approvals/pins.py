@@ -29,15 +29,15 @@ from interlock.store import Collection, Store, Transaction, documents
 from interlock.store.database import Database
 
 MAX_FINDINGS: Final = 8
-"""Of a new definition, beside the request."""
+"""Findings about a new definition that a request shows."""
 MAX_PINS_PER_SERVER: Final = 200_000
-"""Further tools are left out, so that a server with ever new names cannot fill the store."""
+"""The hub leaves out further tools, so that a server that keeps inventing names cannot fill the store."""
 PINS_PER_COMMIT: Final = 250
-"""Few enough for one turn of the loop."""
+"""Pins that one commit adds, few enough for one turn of the loop."""
 MAX_SUMMARY: Final = 4_000
-"""Of a difference beside the request. The full view has all of it."""
+"""Characters of a difference in the summary of a request. The full view has all of it."""
 MAX_LINES: Final = 4_000
-"""Longer definitions are shown one after the other: a comparison by lines would take long."""
+"""Lines of a definition that can be compared. A longer definition is shown whole: comparing it would take long."""
 VIEWS_PER_COMMIT: Final = 4 * MAX_CHARS
 MAX_KEPT_BYTES: Final = 256 * 1024
 """A larger definition is pinned by its fingerprint alone: its difference cannot be shown."""
@@ -53,7 +53,7 @@ class Pin(msgspec.Struct, frozen=True):
     fingerprint: str
     definition: str
     limited: bool = False
-    """Whether not everybody had the tool when it was pinned."""
+    """Whether the server offered the tool only to some clients when it was pinned."""
 
 
 class PinnedFingerprint(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class PinnedFingerprint(msgspec.Struct, frozen=True):
 
 PINS: Final = Collection("pins", Pin, key="id", columns=("server",))
 FINGERPRINTS: Final = Collection(PINS.name, PinnedFingerprint, key=PINS.key, columns=PINS.columns)
-"""For reading alone."""
+"""The same documents without their definitions. Only for reading."""
 
 Log = Callable[[str, str], None]
 
@@ -120,7 +120,7 @@ class Pins:
             await self._put(offer)
 
     async def _pin(self, tools: list[Tool]) -> dict[str, str]:
-        """Pin tools that had no pin. Returns the fingerprints by name, which another hub may have pinned first."""
+        """Pin tools that had no pin. Returns the pinned fingerprints by name: another hub may have been first."""
         pins = await asyncio.to_thread(_pins, tools)
         keys = [pin.id for pin in pins]
 
@@ -134,7 +134,7 @@ class Pins:
         return {pin.name: pin.fingerprint for pin in pins} | await commit(self._store, write)
 
     async def _void_stale(self, offer: Offer, pinned: dict[str, str]) -> None:
-        """End requests and approvals for definitions that are no longer offered, and requests about pinned ones."""
+        """End requests and approvals for definitions that are no longer offered, or are pinned by now."""
         for kind in ("changed_tool", "tool_call"):
             live = [*self._inbox.about(kind, offer.server)]
             asked = {old.request.name for old in live}
@@ -155,13 +155,13 @@ class Pins:
                 self._log(tool.server, f"{tool.name} was approved again by {decision.answered_by}")
             else:
                 unapproved.append(tool)
-        # Another hub may have used an approval meanwhile.
+        # Another hub may have used an approval, and pinned the definition, meanwhile.
         keys = [_key(tool) for tool in unapproved]
         pinned = await self._store.read(lambda database: _pinned_as(database, keys)) if keys else {}
         return [tool for tool in unapproved if tool.fingerprint() != pinned.get(tool.name)]
 
     async def _use(self, decision: Decision, tool: Tool) -> bool:
-        """Use up an approval and pin the definition in one commit: a hub that knows of the use finds the new pin."""
+        """Use up an approval and pin the definition in one commit, so that no hub sees the one without the other."""
         (pin,) = await asyncio.to_thread(_pins, [tool])
 
         async def put(change: Transaction) -> None:
@@ -237,8 +237,8 @@ async def pinned_offer(store: Store, server: str, settings: ServerSettings) -> O
 
 
 def _findings(definition: bytes) -> tuple[str, ...]:
-    """The findings about a new definition: approved, it may go into quarantine for them."""
-    # The judge of definitions takes time and memory, and few definitions change.
+    """The findings about a new definition. Because of them it may be quarantined even when it is approved."""
+    # Imported late: the judge takes time and memory, and few definitions change.
     from interlock.judge.definitions import judge_definition
 
     found = judge_definition(msgspec.json.decode(definition))
@@ -267,7 +267,7 @@ def difference(before: str, after: str) -> str:
 def _lines(definition: str) -> list[str]:
     value = msgspec.json.decode(definition)
     ordered = msgspec.json.encode(value, order="deterministic")
-    # Not `splitlines`: a line separator inside a text would pose as the end of a member.
+    # Not `splitlines`: a line separator inside a text would look like the end of a member.
     return msgspec.json.format(ordered, indent=2).decode().split("\n")
 
 

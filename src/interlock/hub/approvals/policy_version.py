@@ -1,6 +1,6 @@
-"""The policy version: the store's revision of the last change to what authorizes. It means the same on every node.
+"""The policy version: the store's revision of the last change to keys, grants, permissions or rules.
 
-The catalog's generation is another number: it counts what this node has listed, and no other node knows it.
+It means the same on every node. The catalog's generation is another number: it counts changes of this node's lists.
 """
 
 from __future__ import annotations

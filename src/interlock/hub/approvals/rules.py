@@ -1,4 +1,4 @@
-"""Rules: "always allow this for that agent", learned from answers and never wider than them.
+"""Rules that allow calls without a further approval. The hub learns them from the answer "always".
 
 A rule covers exactly the approved calls: the same agent, the same tool and definition, the same arguments. Only further
 answers widen it. It ends when the tool changes or a person revokes it.
@@ -16,7 +16,7 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.store import Collection
 
 OFFER_AFTER: Final = 3
-"""After so many equal approvals the hub offers a rule."""
+"""Equal approvals after which the hub offers a rule."""
 MAX_CALLS: Final = 64
 """Sets of arguments that one rule covers."""
 
@@ -65,7 +65,7 @@ RULES: Final = Collection("approval_rules", Rule, key="id")
 
 
 def rule_id(request: ApprovalRequest) -> str:
-    """One rule for each agent and tool definition."""
+    """The id of the rule for an agent and a tool definition."""
     identity = (request.asker_kind, request.asker, request.server, request.name, request.fingerprint)
     return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()[:12]
 
@@ -74,9 +74,9 @@ def learn(answer: Decision, made_by: str, now: int, known: Rule | None = None) -
     """A rule from an approval, added to the known one of the same agent and tool. Raises ValueError for a denial."""
     asked = answer.request
     if asked.kind not in LEARNED or answer.state not in (DecisionState.APPROVED, DecisionState.USED):
-        raise ValueError(f"decision {answer.id} is not an approved call")
+        raise ValueError(f"approval request {answer.id} is not an approved call")
     if asked.every_time:
-        raise ValueError(f"no rule can be made from decision {answer.id}: {EVERY_TIME}")
+        raise ValueError(f"no rule can be made from approval request {answer.id}: {EVERY_TIME}")
     calls, decisions = ({}, ()) if known is None or known.id != rule_id(asked) else (known.calls, known.decisions)
     calls = {**calls, asked.arguments_hash: asked.summary}
     if len(calls) > MAX_CALLS:

@@ -1,7 +1,7 @@
-"""Which open decisions a caller of this hub waits for, and whose caller gave up.
+"""Knows which open decisions a caller of this hub waits for, and which callers gave up.
 
-A caller that was told to repeat its call later has not given up. After a restart, and for callers of another hub of
-the store, nothing is known.
+A caller that was told to repeat its call later has not given up. Callers from before a restart, and callers of other
+hubs on the store, are unknown here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WaitingCallers:
 
     @contextmanager
     def wait(self, id: str) -> Iterator[None]:
-        """Count a caller of a decision while it waits. A wait that is cancelled is of a caller that has gone."""
+        """Count a caller while it waits for a decision. A cancelled wait means that the caller gave up."""
         self._gone.discard(id)
         self._waiting[id] += 1
         cancelled = False
@@ -42,5 +42,5 @@ class WaitingCallers:
         return id in self._gone
 
     def forget(self, id: str) -> None:
-        """Keep nothing of a decision that is no longer open."""
+        """Forget the callers of a decision that is no longer open."""
         self._gone.discard(id)
