@@ -195,10 +195,6 @@ class OpenExchange(Exchange):
     def _end_without_answer(self) -> None:
         """End the request without telling the service."""
 
-    def client_gone(self) -> None:
-        """Note that the client has gone."""
-        self.cancel(GONE)
-
     def abort(self, end: SessionEnd) -> None:
         """Answer that the session has ended, and stop the work."""
         self.revoke(end.fault(self.request.method), end.reason)

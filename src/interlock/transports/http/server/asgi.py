@@ -43,9 +43,6 @@ class AsgiConnection(Protocol):
 class AsgiRequest:
     """One request, from its head to the last byte of its answer."""
 
-    owner = ""
-    """Nobody: the application admits callers for itself, so the client's address counts."""
-
     def __init__(self, scope: Scope, connection: AsgiConnection, *, keep_alive: bool) -> None:
         self.scope = scope
         self.keep_alive = keep_alive

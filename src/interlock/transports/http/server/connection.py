@@ -15,7 +15,7 @@ from interlock.transports.http.paced_reading import PacedReading
 from interlock.transports.http.server.asgi import AsgiRequest, address_of
 from interlock.transports.http.server.asgi_application import AsgiApplication
 from interlock.transports.http.server.guard import GuardRefusal
-from interlock.transports.http.server.http_request import NO_HEAD, HttpRequest
+from interlock.transports.http.server.http_request import NO_HEAD, HttpRequest, RequestWatcher
 from interlock.transports.http.server.listener import HttpListener
 from interlock.transports.http.server.phase import RequestPhase
 from interlock.transports.http.server.refusals import refusal_body
@@ -49,11 +49,13 @@ class HttpConnection(asyncio.Protocol):
         self._reads = ReadQueue.of(loop)
         self.data_received = partial(self._batching.received, self)  # type: ignore[method-assign]
         """Bytes in pieces of any size. `take_in` gets them in their turn; `connection_lost` removes the reference."""
-        self._active: HttpRequest | AsgiRequest | None = None
-        """The request that is being answered."""
+        self.active: HttpRequest | AsgiRequest | None = None
+        """The request that is being answered. Bytes of any other are dropped."""
+        self.watcher: RequestWatcher | None = None
+        """Learns that the client of this request has gone."""
         self._queue: deque[HttpRequest | AsgiRequest] = deque()
-        self._last_owner = ""
-        """`HttpRequest.owner` of the last request that was answered here."""
+        self._owner = ""
+        """The owner of the request that is being answered, or was last; see `admit`."""
         self._advancing = False
         self._draining = False
         self._ended = False
@@ -88,7 +90,8 @@ class HttpConnection(asyncio.Protocol):
         """The client has gone. Break every reference cycle, so that a connection is freed when it closes, and not when
         the garbage collector next runs."""
         self.listener.connections.discard(self)
-        active, self._active = self._active, None
+        active, self.active = self.active, None
+        watcher, self.watcher = self.watcher, None
         unanswered = [*self._queue, active, self._reader.body.application_request]
         self._queue.clear()
         self._let_go()
@@ -99,7 +102,8 @@ class HttpConnection(asyncio.Protocol):
                 request.on_connection_lost()
         if isinstance(active, HttpRequest):
             self.listener.streams.pop(active, None)
-            active.on_connection_lost()
+            if watcher is not None:
+                watcher.on_request_gone(active)
 
     def pause_writing(self) -> None:
         """The client does not keep up: stop reading until it does."""
@@ -116,14 +120,15 @@ class HttpConnection(asyncio.Protocol):
     def take_in(self, data: bytes) -> None:
         """Read bytes, in their turn."""
         reader = self._reader
-        if reader.template is not None and self._active is None and reader.phase is _IDLE and not self.flow.waiting:
+        if reader.template is not None and self.active is None and reader.phase is _IDLE and not self.flow.waiting:
             # A whole request whose head equals an earlier one: the parser would find the same.
             start, _, body = data.partition(b"\r\n\r\n")
             known = self._heads.get(start) or reader.find_alike(start, data)
             if known is not None and len(body) == known[1] and not self._queue and not self.writer.stalled:
                 self._unparsed += 1
                 head = known[0]
-                request = self._active = HttpRequest(self, head, head.keep_alive, body)
+                request = self.active = HttpRequest(self, head, head.keep_alive, body)
+                self._owner = ""
                 self._endpoint.handle(request)
                 return
         reader.read(data)
@@ -150,11 +155,11 @@ class HttpConnection(asyncio.Protocol):
 
     def is_idle(self) -> bool:
         """Whether all requests are answered."""
-        return self._active is None and not self._queue
+        return self.active is None and not self._queue
 
     def is_behind(self) -> bool:
         """Whether the next queued request could be answered now, but waits for loop time or for a slow client."""
-        return self._active is None and bool(self._queue)
+        return self.active is None and bool(self._queue)
 
     def is_open(self) -> bool:
         """Whether more requests are taken."""
@@ -162,7 +167,7 @@ class HttpConnection(asyncio.Protocol):
 
     def unanswered_bytes(self) -> int:
         """The bytes of the requests that are not answered yet."""
-        size = 0 if self._active is None else self._active.received
+        size = 0 if self.active is None else self.active.received
         return size + sum(each.received for each in self._queue) if self._queue else size
 
     def take(self, request: HttpRequest, *, follows: bool) -> None:
@@ -196,7 +201,7 @@ class HttpConnection(asyncio.Protocol):
         """Answer with a refusal, after the requests before it, and read nothing more."""
         if self._reader.phase is _CLOSING:
             return
-        self.listener.refused += 1
+        self.listener.count_refused()
         unfinished = self._reader.unfinished()
         self._reader.stop()
         if unfinished is not None and not self._take_back(unfinished):
@@ -223,9 +228,10 @@ class HttpConnection(asyncio.Protocol):
 
     def finish(self, request: HttpRequest, data: bytes) -> None:
         """The last bytes of an answer."""
+        if self.active is not request:
+            return
         self.writer.write(data)
-        self._last_owner = request.owner
-        request.connection = request.on_gone = request.on_stop = self._active = None
+        self.active = self.watcher = None
         listener = self.listener
         if listener.streams:
             listener.streams.pop(request, None)
@@ -237,13 +243,23 @@ class HttpConnection(asyncio.Protocol):
         elif self._queue or self.flow.is_paused or self._owes_continue:
             self._advance()
 
+    def watch(self, request: HttpRequest, watcher: RequestWatcher | None) -> None:
+        """Tell the watcher if the client goes before this request is answered."""
+        if self.active is request:
+            self.watcher = watcher
+
+    def admit(self, request: HttpRequest, owner: str) -> None:
+        """Count the bytes of this request for the owner of its key, and no longer for its address."""
+        if self.active is request:
+            self._owner = owner
+
     def on_body_released(self) -> None:
         """The request under way needs its body no more."""
         self._reader.body.recount()
 
     def on_response_complete(self) -> None:
         """The ASGI app has answered. A body that it did not wait for is not read, if much of it is still to come."""
-        active, self._active = self._active, None
+        active, self.active = self.active, None
         reader = self._reader
         reader.body.recount()
         if self._draining:
@@ -258,9 +274,8 @@ class HttpConnection(asyncio.Protocol):
     @property
     def owner(self) -> str:
         """The caller that the endpoint admitted, or the client's address."""
-        owner = self._last_owner if self._active is None else self._active.owner
-        if owner:
-            return f"caller {owner}"
+        if self._owner:
+            return f"caller {self._owner}"
         return "address" if self.client is None else f"address {self.client[0]}"
 
     @property
@@ -273,15 +288,15 @@ class HttpConnection(asyncio.Protocol):
     def shutdown(self) -> None:
         """Close once the answer under way is complete."""
         self._draining = True
-        if self._active is None:
+        if self.active is None:
             self._hang_up()
         else:
-            self._active.end_connection()
+            self.active.end_connection()
 
     def answer_unfinished(self) -> None:
         """Answer the MCP request under way: the server stops, and does not wait for it any longer."""
-        if isinstance(self._active, HttpRequest):
-            self._endpoint.abandon(self._active)
+        if isinstance(self.active, HttpRequest):
+            self._endpoint.abandon(self.active)
 
     def sweep(self, now: float) -> None:
         """Close a connection that keeps us waiting for too long."""
@@ -294,15 +309,15 @@ class HttpConnection(asyncio.Protocol):
             case OverduePart.LINGERING:
                 self.transport.abort()
             case OverduePart.READING:
-                self.listener.timed_out += 1
+                self.listener.count_timed_out()
                 self.transport.abort()
             case OverduePart.REQUEST:
-                self.listener.timed_out += 1
+                self.listener.count_timed_out()
                 self.refuse(GuardRefusal(408, "the request did not come in time"))
 
     def _is_serving(self) -> bool:
         """Whether the client waits for us, and not we for the client."""
-        active, reader = self._active, self._reader
+        active, reader = self.active, self._reader
         if active is None:
             return False
         return not (active is reader.body.application_request and reader.phase is _BODY and not self.flow.is_paused)
@@ -316,11 +331,11 @@ class HttpConnection(asyncio.Protocol):
         self.flow.pause_reading()
         self._queue.append(request)
         self._reader.body.recount()
-        if self._active is None and not self.writer.stalled:
+        if self.active is None and not self.writer.stalled:
             self._reads.add(self)
 
     def _begin(self, request: HttpRequest | AsgiRequest) -> None:
-        self._active = request
+        self.active, self._owner = request, ""
         if isinstance(request, AsgiRequest):
             self._application.begin(request)
         elif request.refusal is None:
@@ -337,7 +352,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._advancing = True
         try:
-            while self._queue and self._active is None and not self.writer.stalled:
+            while self._queue and self.active is None and not self.writer.stalled:
                 if not in_turn and self._reads.is_spent():
                     self._reads.add(self)
                     return
@@ -347,7 +362,7 @@ class HttpConnection(asyncio.Protocol):
             self._advancing = False
         if self._queue or self.writer.stalled or self.transport.is_closing():
             return
-        if self._owes_continue and self._active is None:
+        if self._owes_continue and self.active is None:
             self._owes_continue = False
             if self._reader.body.head is not None:
                 self.writer.write(_CONTINUE)
@@ -358,11 +373,11 @@ class HttpConnection(asyncio.Protocol):
     def _take_back(self, request: AsgiRequest) -> bool:
         """Take back an ASGI request whose body turned out bad. False when its answer has begun: there is no other."""
         request.disconnect()
-        if self._active is request:
+        if self.active is request:
             if request.response_started:
                 self.transport.close()
                 return False
-            self._active = None
+            self.active = None
         elif self._queue:
             self._queue.pop()
         return True

@@ -121,7 +121,7 @@ class McpEndpoint:
 
     def _again(self, http: HttpRequest) -> None:
         """The caller is known now. A client that has gone meanwhile needs no answer."""
-        if http.connection is not None:
+        if not http.over:
             self.handle(http)
 
     def foresee(self, head: RequestHead) -> GuardRefusal | None:
@@ -169,8 +169,9 @@ class McpEndpoint:
 
     def abandon(self, http: HttpRequest) -> None:
         """Answer a request without a session that is open when the server stops."""
-        if http.on_stop is not None:
-            http.on_stop(SERVER_STOPS)
+        watcher = http.connection.watcher
+        if isinstance(watcher, HttpExchange):
+            watcher.abort(SERVER_STOPS)
             return
         # The request was not carried out: its caller or its body is not known yet.
         fault = Fault("SERVER_DRAINING", SERVER_STOPS.reason, hint="send the request again", retry_after_ms=BACK_MS)
@@ -185,7 +186,7 @@ class McpEndpoint:
             if refused is not None:
                 refuse(http, refused[0], Fault("INVALID_REQUEST", refused[1]))
                 return
-            head.fit = True
+            head.carries_message()
         request = message
         if request is None and http.message is None and len(http.body) <= LARGE:
             request = plain_request(http.body)
@@ -199,21 +200,21 @@ class McpEndpoint:
             name = view.name if method == "tools/call" else name_in(method, view)
             mirrored = None if meta is None else (method, name, meta.protocol_version)
             # The headers are compared with the body once for each pair of both.
-            dialect = read_modern(request, view, None if mirrored and mirrored == head.mirrored else head.headers)
-            head.mirrored = mirrored
+            known_pair = mirrored is not None and mirrored == head.mirrored
+            dialect = read_modern(request, view, None if known_pair else head.headers)
+            if not known_pair:
+                head.mirrors(mirrored)
         elif method == "initialize":
             self._initialize(http, caller, request)
             return
         else:
             known = head.session
             if not isinstance(known, HttpSession) or known.over or known.owner != caller.owner:
-                known = head.session = self._session(http, caller)
+                known = self._session(http, caller)
+                head.names_session(known)
             session = known
             dialect = session.session.dialect
         exchange = HttpExchange(request, view, dialect, caller, http, session)
-        if session is None:
-            http.on_gone = exchange.client_gone
-            http.on_stop = exchange.abort
         exchange.serve(self._service, self._small_requests)
         if method == LISTEN and exchange.open:
             self._listening.add(exchange)
@@ -223,7 +224,7 @@ class McpEndpoint:
         head = http.head
         caller: AdmittedCaller = self._service.admit(head.path, head.headers)
         if KEY in head.headers:
-            http.owner = caller.owner
+            http.connection.admit(http, caller.owner)
         return caller
 
     def _message(self, http: HttpRequest, caller: AdmittedCaller) -> None:
@@ -251,13 +252,12 @@ class McpEndpoint:
         """Have a large body read beside the loop, and go on with the message in it."""
 
         def read(outcome: Outcome) -> None:
-            if http.connection is not None:
-                http.message = outcome
+            if not http.over:
+                http.replace_body(outcome)
                 self.handle(http)
 
         self._malformed.check(http)
-        body, http.body = http.body, b""
-        LargeReading.here().read(body, self._limits, self._limits.members, read)
+        LargeReading.here().read(http.take_body(), self._limits, self._limits.members, read)
 
     def _initialize(self, http: HttpRequest, caller: AdmittedCaller, request: Request) -> None:
         dialect = read_initialize(request.params)
@@ -270,7 +270,7 @@ class McpEndpoint:
 
     def _open_prepared(self, http: HttpRequest, caller: AdmittedCaller, id: Id, dialect: Dialect) -> None:
         """Open a session for a client that waits for it still."""
-        if http.connection is not None:
+        if not http.over:
             try:
                 self._open_session(http, caller, id, dialect)
             except Exception as cause:

@@ -105,6 +105,8 @@ class HttpExchange(OpenExchange):
         channel = self._channel
         if channel is not None:
             channel.take(self.request.id, self)
+        else:
+            self._http.connection.watch(self._http, self)
         try:
             if SMALL < len(self.request.params) <= LARGE:
                 self._hold(small)
@@ -122,12 +124,12 @@ class HttpExchange(OpenExchange):
     def reachable(self) -> bool:
         """Whether the client's connection, or the stream that it came back to, is open."""
         outlet = self._outlet
-        return outlet.attached if isinstance(outlet, SessionStream) else self._http.connection is not None
+        return outlet.attached if isinstance(outlet, SessionStream) else self._http.connection.active is self._http
 
     @property
     def can_answer_later(self) -> bool:
         """Whether the client's connection is open, or the client has a stream to come back to."""
-        return self.open and (isinstance(self._outlet, SessionStream) or self._http.connection is not None)
+        return self.open and (isinstance(self._outlet, SessionStream) or not self._http.over)
 
     def result(self, result: bytes) -> None:
         """The good answer."""
@@ -143,11 +145,10 @@ class HttpExchange(OpenExchange):
         self.on_cancel = None
         if self._counted_in is not None:
             self._release()
-        http, id_ = self._http, self.request.id
+        http, connection, id_ = self._http, self._http.connection, self.request.id
         if self._channel is not None:
             self._channel.settle(id_)
-        connection = http.connection
-        if connection is None:
+        if connection.active is not http:
             return
         # The commonest answer, formatted in one step.
         encoded_id = b"%d" % id_ if type(id_) is int else encode_id(id_)
@@ -166,7 +167,7 @@ class HttpExchange(OpenExchange):
         """The good answer whose last member is a list. A large list is written as it is."""
         http, connection = self._http, self._http.connection
         apart = self._outlet is None and self._batch is None and http.keep_alive
-        if not (self.open and apart and len(listed.octets) > LARGE) or connection is None:
+        if not (self.open and apart and len(listed.octets) > LARGE) or http.over:
             super().result_list(head, listed)
             return
         self.open = False
@@ -227,7 +228,7 @@ class HttpExchange(OpenExchange):
         if not self.open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
         check_capability(self.dialect, method, params)
-        if self._outlet is None and self._http.connection is None:
+        if self._outlet is None and self._http.over:
             raise Fault("UPSTREAM_UNAVAILABLE", "the client went before it could be asked")
         params = _line(params)
         outlet = self._stream()
@@ -254,10 +255,9 @@ class HttpExchange(OpenExchange):
         if self._batch is None:
             self._http.release_body()
 
-    def client_gone(self) -> None:
-        """The connection is lost."""
-        if self.session is None:
-            self.cancel(GONE)
+    def on_request_gone(self, http: HttpRequest) -> None:
+        """The connection is lost, and no session can bring the client back."""
+        self.cancel(GONE)
 
     def _end_without_answer(self) -> None:
         self._settle()

@@ -6,14 +6,14 @@ Bytes written to a request that is over, or whose client has gone, are dropped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
 
 from interlock.transports.http.server.guard import GuardRefusal
-from interlock.transports.sessions.session import SessionChannel, SessionEnd
+from interlock.transports.sessions.session import SessionChannel
 from interlock.wire.large_messages import Outcome
+from interlock.wire.messages import one_line
 from interlock.wire.sse import KEEP_ALIVE
 
 STREAM_HEADERS: Final = (
@@ -40,6 +40,18 @@ class RequestHead(msgspec.Struct):
     """The session that this head names, once the endpoint has found it and checked its version (handshake era)."""
     mirrored: tuple[str, str | None, str | None] | None = None
     """The method, name and version that this head repeats correctly (stateless era)."""
+
+    def carries_message(self) -> None:
+        """The endpoint has found that this head may carry an MCP message."""
+        self.fit = True
+
+    def names_session(self, session: SessionChannel) -> None:
+        """The endpoint has found the session that this head names."""
+        self.session = session
+
+    def mirrors(self, mirrored: tuple[str, str | None, str | None] | None) -> None:
+        """The endpoint has found that this head repeats these correctly."""
+        self.mirrored = mirrored
 
 
 NO_HEAD: Final = RequestHead(b"", "", {}, keep_alive=False, chunked=False)
@@ -81,6 +93,14 @@ class RequestConnection(Protocol):
     client: tuple[str, int] | None
 
     @property
+    def active(self) -> object:
+        """The request that is being answered."""
+
+    @property
+    def watcher(self) -> RequestWatcher | None:
+        """The watcher of that request."""
+
+    @property
     def listener(self) -> AnswerHeads:
         """The listening address."""
 
@@ -96,6 +116,13 @@ class RequestConnection(Protocol):
     def writer(self) -> AnswerWriter:
         """Writes to the client."""
 
+    def watch(self, request: HttpRequest, watcher: RequestWatcher | None) -> None:
+        """Tell the watcher if the client goes before this request is answered."""
+
+    def admit(self, request: HttpRequest, owner: str) -> None:
+        """Count the bytes of this request for the owner of its key, and no longer for its address. Callers without a
+        key may share an owner, so their address counts."""
+
     def finish(self, request: HttpRequest, data: bytes) -> None:
         """Write the last bytes of an answer."""
 
@@ -103,35 +130,39 @@ class RequestConnection(Protocol):
         """The request under way needs its body no more."""
 
 
+class RequestWatcher(Protocol):
+    """Works for a request, and stops when its client has gone."""
+
+    def on_request_gone(self, http: HttpRequest) -> None:
+        """The client went before the answer was complete."""
+
+
 class HttpRequest(msgspec.Struct, eq=False):
     """A request as it came, and the one way to answer it: a body at once, or a stream piece by piece."""
 
-    connection: RequestConnection | None
-    """None once the answer is complete or the client has gone."""
+    connection: RequestConnection
     head: RequestHead
     keep_alive: bool
     body: bytes = b""
     refusal: GuardRefusal | None = None
-    on_gone: Callable[[], None] | None = None
-    """Called when the client goes before the answer is complete."""
-    on_stop: Callable[[SessionEnd], None] | None = None
-    """Called when the server stops before the answer is complete, for a request without a session: it is answered."""
     message: Outcome | None = None
     """The message read from a large body; the body itself is gone then."""
-    owner: str = ""
-    """The caller's owner, once the endpoint has admitted the caller with a key. Callers without one may share an owner,
-    so their address counts."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the answer is complete or the client has gone."""
+        return self.connection.active is not self
 
     @property
     def address(self) -> str:
         """The client's address."""
-        client = None if self.connection is None else self.connection.client
+        client = self.connection.client
         return "" if client is None else client[0]
 
     @property
     def sender(self) -> str:
         """The caller that the endpoint admitted with a key, or the client's address: for whom its bytes count."""
-        return "" if self.connection is None else self.connection.owner
+        return "" if self.over else self.connection.owner
 
     @property
     def received(self) -> int:
@@ -141,13 +172,26 @@ class HttpRequest(msgspec.Struct, eq=False):
     def release_body(self) -> None:
         """Let go of the body, which counts no more from here on, though the request is not answered."""
         self.body, self.message = b"", None
-        if self.connection is not None:
+        if not self.over:
             self.connection.on_body_released()
+
+    def take_body(self) -> bytes:
+        """The body, which is read elsewhere: `replace_body` brings the message in it."""
+        body, self.body = self.body, b""
+        return body
+
+    def replace_body(self, message: Outcome) -> None:
+        """Go on with the message that was read from the body."""
+        self.message = message
+
+    def join_lines(self) -> None:
+        """Write the body on one line. Raises UnicodeDecodeError or `msgspec.DecodeError`."""
+        self.body = one_line(self.body)
 
     def answer(self, status: int, body: bytes = b"", headers: bytes = b"") -> None:
         """Answer with a body of JSON, or none. `headers` are complete lines."""
         connection = self.connection
-        if connection is None:
+        if self.over:
             return
         if connection.writer.streams_to(self):
             self.end()
@@ -158,34 +202,27 @@ class HttpRequest(msgspec.Struct, eq=False):
 
     def begin_stream(self, headers: bytes = b"") -> None:
         """Turn the answer into an event stream."""
-        if self.connection is not None:
+        if not self.over:
             self.connection.writer.begin_stream(self, STREAM_HEADERS + headers)
 
     def send(self, event: bytes) -> bool:
         """Write to the stream. False when nobody reads it any more."""
-        return self.connection is not None and self.connection.writer.send(self, event)
+        return not self.over and self.connection.writer.send(self, event)
 
     def keep_alive_stream(self) -> None:
         """Write a comment to the stream, unless the client has bytes to read: those keep the connection alive."""
-        if self.connection is not None and not self.connection.unread_bytes:
+        if not self.over and not self.connection.unread_bytes:
             self.send(KEEP_ALIVE)
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
-        return None if self.connection is None else self.connection.writer.drained()
+        return None if self.over else self.connection.writer.drained()
 
     def end(self) -> None:
         """Complete the stream."""
-        if self.connection is not None:
+        if not self.over:
             self.connection.finish(self, b"0\r\n\r\n" if self.head.chunked else b"")
 
     def end_connection(self) -> None:
         """Have the connection closed after the answer."""
         self.keep_alive = False
-
-    def on_connection_lost(self) -> None:
-        """The client has gone."""
-        gone, self.on_gone = self.on_gone, None
-        self.connection = self.on_stop = None
-        if gone is not None:
-            gone()

@@ -27,7 +27,6 @@ from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker, read_id
 from interlock.wire.large import LARGE
 from interlock.wire.limits import Limits
-from interlock.wire.messages import one_line
 from interlock.wire.sse import encode_event
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class LegacySse:
         head = http.head
         caller = self.admit(head.path, head.headers)
         if KEY in head.headers:
-            http.owner = caller.owner
+            http.connection.admit(http, caller.owner)
         stream, messages = STREAM.match(head.path), MESSAGES.match(head.path)
         if stream is not None and head.method == b"GET":
             self._open(http, caller, stream[1])
@@ -114,9 +113,9 @@ class LegacySse:
         server.write_to(cast("asyncio.WriteTransport", _EventWriter(http)))
         posts = PostReader(server, caller.owner, self.waiting)
         server.connection_made(posts)
-        self._streams[id_] = _Stream(id_, http.head.path, http.head.headers, caller, server, posts)
+        stream = self._streams[id_] = _Stream(id_, http.head.path, http.head.headers, caller, server, posts)
         self._owners[caller.owner] += 1
-        http.on_gone = server.close
+        http.connection.watch(http, stream)
         server.on_closed(lambda: self._gone(id_))
 
     def _displace(self, owner: str | None) -> None:
@@ -140,7 +139,7 @@ class LegacySse:
             self._service.check_rate(caller)
         else:
             try:
-                http.body = one_line(http.body)
+                http.join_lines()
             except (UnicodeDecodeError, msgspec.DecodeError) as cause:
                 raise Fault("PARSE_ERROR", f"not JSON in UTF-8: {cause}") from None
         stream.posts.take(http)
@@ -173,6 +172,10 @@ class _Stream(msgspec.Struct, frozen=True):
     server: StdioServer
     posts: PostReader
 
+    def on_request_gone(self, http: HttpRequest) -> None:
+        """The client left the stream, with which the conversation ends."""
+        self.server.close()
+
 
 class _EventWriter:
     """Lines as events."""
@@ -186,7 +189,7 @@ class _EventWriter:
                 self._http.send(encode_event(line))
 
     def is_closing(self) -> bool:
-        return self._http.connection is None
+        return self._http.over
 
     def close(self) -> None:
         self._http.end()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from functools import partial
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.http_request import HttpRequest
@@ -77,7 +76,7 @@ class PostReader(asyncio.ReadTransport):
         size = len(http.body)
         self._counts.add(self._owner, size)
         self._waiting[http] = size
-        http.on_gone = partial(self._drop, http)
+        http.connection.watch(http, self)
 
     # The server calls these, as it does with a socket.
 
@@ -134,8 +133,12 @@ class PostReader(asyncio.ReadTransport):
         if http is not None:
             http.answer(202)
 
+    def on_request_gone(self, http: HttpRequest) -> None:
+        """The client of a message that waits has gone."""
+        self._drop(http)
+
     def _drop(self, http: HttpRequest) -> None:
-        http.on_gone = None
+        http.connection.watch(http, None)
         self._counts.remove(self._owner, self._waiting.pop(http))
 
 

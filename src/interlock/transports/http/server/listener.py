@@ -109,6 +109,18 @@ class HttpListener:
         """The same by their bytes without the Content-Length, in which most requests of a client differ."""
         self.sweep(time.monotonic())
 
+    def count_overrun(self) -> None:
+        """A stream is closed because its client did not read it."""
+        self.overrun += 1
+
+    def count_refused(self) -> None:
+        """The guard refused a request."""
+        self.refused += 1
+
+    def count_timed_out(self) -> None:
+        """A connection is closed because a request did not come in time, or an answer was not read in time."""
+        self.timed_out += 1
+
     def resolve(self, target: bytes) -> tuple[str, bool] | GuardRefusal:
         """The path of a request target, and whether it is an MCP path. Cached, since clients use few."""
         known = self._targets.get(target)

@@ -42,7 +42,7 @@ def refuse(
     id: Id | None = None,
 ) -> None:
     if status in _CLOSING:
-        http.keep_alive = False
+        http.end_connection()
     http.answer(status, encode_failure(id, fault.render(error_dialect)), headers + fault_headers(fault))
 
 

@@ -54,7 +54,7 @@ class ResponseWriter:
         if transport.is_closing():
             return False
         if transport.get_write_buffer_size() > self._listener.bounds.stream_bytes:
-            self._listener.overrun += 1
+            self._listener.count_overrun()
             transport.abort()
             return False
         chunk = b"%x\r\n%b\r\n" % (len(event), event) if request.head.chunked else event

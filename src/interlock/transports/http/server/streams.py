@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter, deque
-from functools import partial
 from itertools import islice
 
 from interlock.transports.http.bounds import HttpBounds
@@ -97,7 +96,7 @@ class Streams:
     def open(self, http: HttpRequest) -> SessionStream:
         """A stream for what belongs to one POST."""
         stream = self._new(OF_POST)
-        if http.connection is None:
+        if http.over:
             # The client left before it got an event id, so it cannot come back to this stream.
             stream.finished = True
             self.forget(stream)
@@ -247,8 +246,9 @@ class SessionStream:
             http.end()
         else:
             self._http = http
-            http.on_gone = partial(self._detach, http)
+            http.connection.watch(http, self)
 
-    def _detach(self, http: HttpRequest) -> None:
+    def on_request_gone(self, http: HttpRequest) -> None:
+        """The client left the stream, and may come back."""
         if self._http is http:
             self._http = None
