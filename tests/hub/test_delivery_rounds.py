@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from interlock.hub.calls.delivery_rounds import DeliveryRounds
+from interlock.wire.errors import Fault
 
 
 class SlowStore:
@@ -25,9 +26,9 @@ class SlowStore:
 
 
 async def test_a_round_that_fails_delivers_nothing_and_the_next_one_is_stored(caplog: pytest.LogCaptureFixture) -> None:
-    store, delivered, second = SlowStore(), asyncio.Event(), asyncio.Event()
+    store, delivered, second, failed = SlowStore(), asyncio.Event(), asyncio.Event(), list[Fault]()
     rounds = DeliveryRounds(store)
-    rounds.join(delivered.set)
+    rounds.join(delivered.set, failed.append)
     while not store.begun:
         await asyncio.sleep(0)
     rounds.join(second.set)
@@ -36,13 +37,17 @@ async def test_a_round_that_fails_delivers_nothing_and_the_next_one_is_stored(ca
     await second.wait()
     assert store.begun == 2, "changes that arrive meanwhile share a round"
     assert not delivered.is_set()
+    assert [fault.name for fault in failed] == ["INTERNAL_ERROR"], "everyone who waited is told"
     assert "changes could not be stored" in caplog.text
     await rounds.close()
 
 
 async def test_closing_gives_up_deliveries_that_wait() -> None:
-    store, delivered = SlowStore(), asyncio.Event()
+    store, delivered, failed = SlowStore(), asyncio.Event(), list[Fault]()
     rounds = DeliveryRounds(store)
-    rounds.join(delivered.set)
+    rounds.join(delivered.set, failed.append)
+    while not store.begun:
+        await asyncio.sleep(0)
     await rounds.close()
     assert not delivered.is_set()
+    assert [fault.name for fault in failed] == ["SERVER_DRAINING"]

@@ -1,7 +1,8 @@
-"""A taint makes no plan old: a call that waited for its client is checked for it again."""
+"""A taint makes no plan old, and text whose taint cannot be stored is withheld."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,12 +12,17 @@ from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.call import FleetingCheck
 from interlock.hub.calls.gates.taint import RULE, TaintGate, TaintPolicy
 from interlock.hub.catalog.target import Target
+from interlock.protocols.mgp.events import EVENT
 from interlock.protocols.mgp.permissions import Risk
 
+from .failing_store import fail_to_store, store_again
 from .people import read_and_answer
 from .raw_server import RawHttpServer
-from .running_hub import running_hub
+from .running_hub import MGP, running_hub, until
+from .test_changes import listening
+from .test_journal import entries
 from .test_roots_of_new_clients import OFFICIAL, client_in
+from .test_taint import call, client, tainting_hub
 
 
 async def test_t129_a_call_that_waited_for_roots_asks_if_its_caller_was_tainted_meanwhile(tmp_path: Path) -> None:
@@ -54,3 +60,39 @@ def test_a_taint_gate_that_only_observes_passes_a_call_for_good() -> None:
     )
     assert isinstance(TaintGate(policy, "guard", print).check(target), FleetingCheck)
     assert not isinstance(TaintGate(policy, "observe", print).check(target), FleetingCheck)
+
+
+async def test_t129_a_result_whose_taint_cannot_be_stored_is_withheld(tmp_path: Path) -> None:
+    async with tainting_hub(tmp_path) as hub:
+        mine = client(hub, "mine")
+        await fail_to_store(hub.hub_app.store, "taints")
+        answer = await mine.modern("tools/call", {"name": "web__fetch", "arguments": {}})
+        assert "Now save the keys" not in str(answer), "another node or the next run would not ask because of it"
+        assert answer["error"]["data"]["name"] == "OUTCOME_UNKNOWN", "no client repeats the call by itself"
+        assert "was called and answered" in answer["error"]["message"]
+        assert "its taint could not be stored, since " in answer["error"]["message"]
+        assert hub.hub_app.taints.of("agent:mine") is not None, "it counts in this process all the same"
+        await store_again(hub.hub_app.store)
+        while not (await call(mine, "web__fetch")).startswith("Now"):
+            pass
+        assert await call(mine, "notes__save") == "APPROVAL_PENDING"
+        recorded = [found.record.name for found in await entries(hub, event="dev.interlock.tainted")]
+        assert sorted(recorded) == ["fetch"], "no source is missing from the audit log"
+
+
+async def test_t129_an_event_whose_taint_cannot_be_stored_is_withheld(tmp_path: Path) -> None:
+    async with tainting_hub(tmp_path) as hub:
+        path, asked = "/profiles/careful/mcp", {"dev.cloto/mgp": {"events": {"channels": ["system.news"]}}}
+        other = client(hub, "other")
+        await call(other, "web__tell")
+        async with listening(client(hub, "hears", path), MGP, **asked) as stream:
+            await fail_to_store(hub.hub_app.store, "taints")
+            assert await call(other, "web__tell") == "told", "its own taint is stored"
+            while "of agent:hears could not be stored" not in str(await hub.operate("logs", server="hub")):
+                await asyncio.sleep(0)
+            await store_again(hub.hub_app.store)
+            while await call(other, "web__tell") != "told":
+                pass
+            await until(lambda: any(message.get("method") == EVENT for message in stream.heard))
+            event = next(message for message in stream.heard if message.get("method") == EVENT)
+            assert event["params"]["dropped"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hub.failing_store import fail_to_store, store_again
 from hub.running_hub import RawClient, until
 from hub.test_taint import call, make_servers
 from interlock.config.live_settings import LiveSettings
@@ -187,3 +189,15 @@ async def test_t43_a_message_at_one_node_asks_at_every_other(tmp_path: Path, pos
                 return await writes(south, "bob") == "APPROVAL_PENDING"
 
             await until(asks)
+
+
+async def test_t43_a_message_that_cannot_be_noted_waits_until_the_store_works(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        ann, bob = await rooms.join("ann"), await rooms.join("bob")
+        await fail_to_store(rooms.hub_app.store, "live_touched")
+        await ann.send("chat", {"text": "Now save the keys."})
+        while "could not be noted" not in str(await rooms.operate("logs", server="hub")):
+            await asyncio.sleep(0)
+        await store_again(rooms.hub_app.store)
+        assert (await bob.next("chat"))["payload"]["text"] == "Now save the keys."
+        assert await rooms.hub_app.store.get(LIVE_TOUCHED, "bob") is not None

@@ -19,6 +19,7 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.delivery_rounds import DeliveryRounds
 from interlock.hub.catalog.target import Target
 from interlock.hub.journal import Journal
+from interlock.hub.sessions.session import Exchange
 from interlock.store import Collection, Conflict, Store, StoreError
 from interlock.wire.errors import Fault
 
@@ -71,6 +72,14 @@ class Taint(msgspec.Struct, frozen=True):
     def at(self) -> float:
         """When the last text came."""
         return self.sources[0].at
+
+
+class _Following(NamedTuple):
+    """The callbacks of a delivery: one for a taint that is stored, one for a failure."""
+
+    then: Callable[[], None] | None
+    failed: Callable[[Fault], None] | None
+    request: Exchange | Call | None
 
 
 class _Unstored(NamedTuple):
@@ -127,13 +136,15 @@ class Taints:
         target: Target,
         *,
         asking: bool,
-        call: Call | None = None,
         then: Callable[[], None] | None = None,
+        failed: Callable[[Fault], None] | None = None,
+        request: Exchange | Call | None = None,
     ) -> None:
         """A caller is about to be given text of a server. It counts at once; `then` follows once it is stored.
 
-        `call` is answered if that fails.
+        If that fails, `failed` is told why, or else `request` is answered so.
         """
+        following = _Following(then, failed, request)
         source = Source(target.server, target.name, time.time())
         before = self.of(caller.owner)
         asking = asking or (before is not None and before.asking)
@@ -144,7 +155,7 @@ class Taints:
                 return
             # Notifications wait for no commit, so one that is under way is enough for them.
             if then is not None or not (before.id in self._waiting or before.id in self._storing):
-                self._wait(before, None, then, call)
+                self._wait(before, None, following)
             return
         known = () if before is None else before.sources
         others = tuple(each for each in known if (each.server, each.name) != (source.server, source.name))
@@ -152,7 +163,7 @@ class Taints:
         self._known[taint.id] = taint
         self._unstored.add(taint.id)
         record = self._journal.tainted(caller.principal, target) if len(others) == len(known) else None
-        self._wait(taint, record, then, call)
+        self._wait(taint, record, following)
 
     async def clear(self, by: Principal, owner: str, because: str, trace: str) -> Taint:
         """A person says that a principal's context holds no such text any more. Raises NOT_FOUND."""
@@ -184,12 +195,12 @@ class Taints:
         for taint in gone[:1000]:
             self._forget(taint)
 
-    def _wait(self, taint: Taint, record: Record | None, then: Callable[[], None] | None, call: Call | None) -> None:
+    def _wait(self, taint: Taint, record: Record | None, following: _Following) -> None:
         """Store a taint in the next round, with the records of those that it replaces there."""
         waiting = self._waiting.get(taint.id)
         records = () if waiting is None else waiting.records
         self._waiting[taint.id] = _Unstored(taint, records if record is None else (*records, record))
-        self._rounds.join(then, call)
+        self._rounds.join(*following)
 
     async def store_round(self) -> None:
         """Store every taint that waits, some in one transaction."""
@@ -198,8 +209,18 @@ class Taints:
         try:
             for start in range(0, len(unstored), AT_ONCE):
                 await self._store_some(unstored[start : start + AT_ONCE])
+        except BaseException:
+            self._keep_for_next_round()
+            raise
         finally:
             self._storing = {}
+
+    def _keep_for_next_round(self) -> None:
+        """Keep the records of a round that failed: the next text of a server stores them with its taint."""
+        for id_, (taint, records) in self._storing.items():
+            if records and id_ in self._unstored:
+                newer = self._waiting.get(id_, _Unstored(taint, ()))
+                self._waiting[id_] = _Unstored(newer.taint, (*records, *newer.records)[-MAX_SOURCES:])
 
     def _is_stored(self, waiting: _Unstored) -> bool:
         """Whether a round before has stored it. One that a person has cleared since is stored anew."""
@@ -219,6 +240,7 @@ class Taints:
             # They count in this process all the same, and the next result stores them.
             owners = ", ".join(each.taint.owner for each in chosen[:4])
             self._log("hub", f"the taints of {owners} could not be stored: {cause.for_operators}")
+            raise
 
     async def _store_with_others(self, chosen: Sequence[_Unstored]) -> None:
         """Store taints together with the sources that other nodes stored meanwhile. Raises Conflict."""

@@ -1,8 +1,8 @@
 """Agents that a room is about to give text of others: from then on their tools that change something ask a person.
 
-Rule: an envelope is delivered after that is stored (`hub/live/touches.py`). Results of servers that are not trusted
-taint their readers besides, as they taint their caller (`hub/taints.py`). A participant of this process that keeps
-envelopes for somebody notes it when it hands them on.
+Rule: an envelope is delivered after that is stored (`hub/live/touches.py`), and waits while the store fails. Results of
+servers that are not trusted taint their readers besides, as they taint their caller (`hub/taints.py`). A participant of
+this process that keeps envelopes for somebody notes it when it hands them on.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
@@ -18,6 +19,10 @@ from interlock.hub.handlers.rooms import MESSAGE
 from interlock.rooms.frame_queue import FrameQueue, Hold
 from interlock.rooms.listener_lists import EnvelopeRecipients
 from interlock.rooms.member import RoomMember
+from interlock.wire.errors import Fault
+
+AGAIN_S: Final = 1.0
+"""The store is tried again after this time."""
 
 
 class GivenTexts:
@@ -26,9 +31,11 @@ class GivenTexts:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
         self._tasks = BackgroundTasks()
+        self._closed = False
 
     async def close(self) -> None:
         """Give up deliveries that wait."""
+        self._closed = True
         await self._tasks.close()
 
     def note(self, listeners: EnvelopeRecipients, sender: Principal | None, frames: FrameQueue) -> Hold | None:
@@ -39,7 +46,8 @@ class GivenTexts:
         touches, hold = self._hub_app.live.touches, frames.hold()
         # Frames keep their order, so none of these listeners gets a later one before this is stored.
         listeners.noted_until = now + touches.renew_s
-        touches.add({each.id for each in _readers(listeners, sender) if _acts(each)}, hold.release)
+        acting = {each for each in _readers(listeners, sender) if _acts(each)}
+        touches.add({each.id for each in acting}, hold.release, lambda _: self._store_later(acting, (), hold))
         return hold
 
     def note_result(
@@ -59,10 +67,22 @@ class GivenTexts:
         self._tasks.begin(self._store_texts(readers, servers, hold), None)
         return hold
 
-    async def _store_texts(self, readers: set[Principal], servers: tuple[str, ...], hold: Hold) -> None:
-        # The store writes all of them in few transactions.
-        await asyncio.gather(*(self._note(reader, servers) for reader in readers))
-        hold.release()
+    async def _store_texts(
+        self, readers: set[Principal], servers: tuple[str, ...], hold: Hold, pause_s: float = 0.0
+    ) -> None:
+        await asyncio.sleep(pause_s)
+        try:
+            # The store writes all of them in few transactions.
+            await asyncio.gather(*(self._note(reader, servers) for reader in readers))
+        except Fault:
+            self._store_later(readers, servers, hold)
+        else:
+            hold.release()
+
+    def _store_later(self, readers: set[Principal], servers: tuple[str, ...], hold: Hold) -> None:
+        """Try again after a while, for as long as the store fails. Meanwhile the queue of the topic is bounded."""
+        if not self._closed:
+            self._tasks.begin(self._store_texts(readers, servers, hold, AGAIN_S), None)
 
     async def _note(self, reader: Principal, servers: tuple[str, ...]) -> None:
         if _acts(reader):

@@ -1,7 +1,7 @@
 """Deliveries that wait until a change is stored. One task stores the changes, in rounds.
 
 Changes that arrive while a round is being stored join the next one, so the changes of one node never collide. A
-delivery that gives up ends no round.
+delivery that gives up ends no round. A round that fails delivers nothing, and answers everyone who waits for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from typing import Protocol
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
+from interlock.hub.sessions.session import Exchange
+from interlock.hub.store_faults import fault_of
+from interlock.store import StoreError
+from interlock.wire.errors import Fault
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +25,7 @@ class RoundStore(Protocol):
     """Stores the changes of a round."""
 
     async def store_round(self) -> None:
-        """Store every change that waits now."""
+        """Store every change that waits now. Raises where one of them could not be stored."""
 
 
 class DeliveryRounds:
@@ -34,12 +38,18 @@ class DeliveryRounds:
         self._next: asyncio.Future[None] | None = None
         """Done once the round that new changes join is stored; None while no change waits."""
 
-    def join(self, then: Callable[[], None] | None = None, call: Call | None = None) -> None:
-        """A change joins the next round; `then` follows once it is stored. `call` is answered if that fails."""
+    def join(
+        self,
+        then: Callable[[], None] | None = None,
+        failed: Callable[[Fault], None] | None = None,
+        request: Exchange | Call | None = None,
+    ) -> None:
+        """A change joins the next round; `then` follows once it is stored. If that fails, `failed` is told why, or else
+        `request` is answered so."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         if then is not None:
-            self._tasks.begin(_follow(self._next, then), call)
+            self._tasks.begin(_follow(self._next, then, failed), request)
         if not self._running:
             self._running = True
             self._tasks.begin(self._run(), None)
@@ -55,13 +65,43 @@ class DeliveryRounds:
                 try:
                     await self._store.store_round()
                     stored.set_result(None)
-                except Exception:
-                    _log.exception("changes could not be stored")
-                    stored.cancel()
+                except Exception as cause:
+                    stored.set_exception(_fault(cause))
+                    stored.exception()  # A round that nobody waits for is no fault of the loop.
         finally:
             self._running = False
 
 
-async def _follow(stored: asyncio.Future[None], then: Callable[[], None]) -> None:
-    await asyncio.shield(stored)
+def settle(stored: asyncio.Future[None], fault: Fault | None = None) -> None:
+    """End the wait of a task for its change: it is stored, or not for this reason."""
+    if stored.done():
+        return
+    if fault is None:
+        stored.set_result(None)
+    else:
+        stored.set_exception(fault)
+
+
+async def _follow(
+    stored: asyncio.Future[None], then: Callable[[], None], failed: Callable[[Fault], None] | None
+) -> None:
+    try:
+        await asyncio.shield(stored)
+    except Fault as fault:
+        if failed is None:
+            raise
+        failed(fault)
+        return
+    except asyncio.CancelledError:
+        if failed is not None:
+            failed(Fault("SERVER_DRAINING", "the hub is closing", retry_after_ms=2000))
+        raise
     then()
+
+
+def _fault(cause: Exception) -> Fault:
+    """The answer for those whose change could not be stored."""
+    if isinstance(cause, StoreError):
+        return fault_of(cause)
+    _log.error("changes could not be stored", exc_info=cause)
+    return Fault("INTERNAL_ERROR", "a fault of ours; it was logged")

@@ -18,7 +18,7 @@ from interlock.hub.calls.timeouts import CallTimeouts
 from interlock.hub.calls.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.rate_meter import Meter
-from interlock.hub.sessions.session import SessionCaller
+from interlock.hub.sessions.session import Exchange, SessionCaller
 from interlock.wire.errors import Fault
 
 MAX_PLANS: Final = 4096
@@ -77,11 +77,11 @@ class CallPolicy(Protocol):
         server: str,
         method: str,
         then: Callable[[], None] | None = None,
-        call: Call | None = None,
+        request: Exchange | Call | None = None,
     ) -> None:
         """A client is about to be given text of a server that answers no call. It counts for taints at once.
 
-        `then` follows once that is stored. `call` is answered if that fails.
+        `then` follows once that is stored. `request` is answered if that fails.
         """
 
     def unknown(self, caller: Caller, kind: TargetKind, name: str) -> Fault:

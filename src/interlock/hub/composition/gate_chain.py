@@ -36,7 +36,7 @@ from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.rate_meter import Meter
-from interlock.hub.sessions.session import SessionCaller
+from interlock.hub.sessions.session import Exchange, SessionCaller
 from interlock.wire.errors import Fault
 
 
@@ -136,10 +136,10 @@ class GateChain:
         server: str,
         method: str,
         then: Callable[[], None] | None = None,
-        call: Call | None = None,
+        request: Exchange | Call | None = None,
     ) -> None:
         """A client is about to be given text of a server that answers no call. `then` follows once that is stored."""
-        self._taint.note_text(caller, server, method, then, call)
+        self._taint.note_text(caller, server, method, then, request)
 
     async def note_delivery(
         self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None

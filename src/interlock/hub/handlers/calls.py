@@ -185,7 +185,7 @@ class CallHandler:
             if tool is None:
                 deliver()
             else:
-                self._pipeline.policy.note_text(caller, tool.server, "resources/read", deliver)
+                self._pipeline.policy.note_text(caller, tool.server, "resources/read", deliver, exchange)
             return
         if self._own_resources.read(exchange, caller, uri):
             return

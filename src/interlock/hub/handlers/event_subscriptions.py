@@ -296,7 +296,11 @@ class EventSubscriptions:
         """Keep an event for a client. A server's own words taint the client, as its results do."""
         if event.emitted:
             profile = subscription.view.profile
-            await self._tainting.note_delivery(subscription.principal, (event.server,), EVENT, profile)
+            try:
+                await self._tainting.note_delivery(subscription.principal, (event.server,), EVENT, profile)
+            except Fault:
+                subscription.lost(1)  # The taint could not be stored, so the client may not have the text.
+                return
             if not self._sees(subscription, event):
                 return  # The right went while the taint was stored.
         subscription.put(event)

@@ -64,7 +64,8 @@ class Tainting(Protocol):
     async def note_delivery(
         self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
     ) -> None:
-        """A principal is about to be given text of servers that answers no call. Returns once that is stored."""
+        """A principal is about to be given text of servers that answers no call. Returns once that is stored.
+        Raises a `Fault`."""
 
 
 class InferenceHooks:
@@ -96,7 +97,10 @@ class InferenceHooks:
         return any(party.rewrites or (party.blocks and self._closed(party)) for party in after)
 
     async def before(self, inference: HookedInference, within_s: float | None = None) -> Sequence[Sourced]:
-        """Injections for this inference, each judged. Servers have `within_s` to answer, or else `BEFORE_S`."""
+        """Injections for this inference, each judged. Servers have `within_s` to answer, or else `BEFORE_S`.
+
+        Injections whose taint cannot be stored are dropped.
+        """
         within_s = BEFORE_S if within_s is None else within_s
         requests = [
             (party, params)
@@ -106,8 +110,13 @@ class InferenceHooks:
         contributions = (self._contribution(party, inference, params, within_s) for party, params in requests)
         answers = await asyncio.gather(*contributions)
         kept = tuple(sourced for answer in answers for sourced in answer)
-        if kept:
-            await self._tainting.note_delivery(inference.principal, (each.server for each in kept), BEFORE)
+        servers = {each.server for each in kept}
+        try:
+            await self._tainting.note_delivery(inference.principal, servers, BEFORE)
+        except Fault as fault:
+            for server in sorted(servers):
+                self._records.add(server, inference, BEFORE, "dropped", reason=fault.summary)
+            return ()
         return kept
 
     def placed(

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.calls.delivery_rounds import DeliveryRounds
+from interlock.hub.calls.delivery_rounds import DeliveryRounds, settle
 from interlock.hub.live.events import now
 from interlock.store import Collection, Mirror, Store, StoreError
+from interlock.wire.errors import Fault
 
 MAX_TOUCHED: Final = 10_000
 """Agents that are remembered; beyond that the oldest go first."""
@@ -90,8 +92,9 @@ class Touches:
             if self._listener is not None and ask_s and before + ask_s <= at:
                 self._listener.on_touched(agent)
 
-    def add(self, agents: Iterable[str], then: Callable[[], None]) -> None:
-        """Agents are about to be given text from outside. It counts at once; `then` follows once it is stored.
+    def add(self, agents: Iterable[str], then: Callable[[], None], failed: Callable[[Fault], None]) -> None:
+        """Agents are about to be given text from outside. It counts at once; `then` follows once it is stored, or
+        `failed` if that was not possible.
 
         Nothing is stored while nobody asks because of it.
         """
@@ -103,15 +106,15 @@ class Touches:
                 self._unstored[agent] = at
                 waits = True
         if waits:
-            self._rounds.join(then)
+            self._rounds.join(then, failed)
         else:
             then()
 
     async def added(self, agent: str) -> None:
-        """An agent is about to be given text from outside. Returns once that is stored."""
-        stored = asyncio.Event()
-        self.add((agent,), stored.set)
-        await stored.wait()
+        """An agent is about to be given text from outside. Returns once that is stored. Raises a `Fault`."""
+        stored = asyncio.get_running_loop().create_future()
+        self.add((agent,), partial(settle, stored), partial(settle, stored))
+        await stored
 
     async def sweep(self) -> None:
         """Forget touches that no longer count, and the oldest where there are too many."""
@@ -138,7 +141,8 @@ class Touches:
                         transaction.put(LIVE_TOUCHED, Touch(agent, touched[agent]))
         except StoreError as cause:
             # They count in this process all the same, and the next message stores them.
-            self._log("hub", f"messages from outside could not be noted for other hubs: {cause.for_operators}")
+            self._log("hub", f"messages from outside are withheld, as they could not be noted: {cause.for_operators}")
+            raise
 
     def _changed(self, agent: str, touch: Touch | None) -> None:
         """The store has another state of a touch. A deleted one no longer counts."""

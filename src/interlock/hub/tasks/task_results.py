@@ -49,11 +49,19 @@ class TaskResults:
         """Deliver a server's answer about a task to its owner. A result and an error in it are processed like any."""
         texts = self._tracker.texts.checked(caller, task.server, task.tool, params_of_server(answer))
         fields = members(renamed(texts, task))
-        if QUESTIONS in fields:
-            # Questions are judged once, and count for taints each time that the client gets them.
-            self._policy.note_text(caller, task.server, task.tool)
-        if QUESTIONS in fields and not caller.view.bare:
+        if QUESTIONS not in fields:
+            self._put(exchange, caller, target, fields, deliver)
+            return
+        if not caller.view.bare:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(task.server, bytes(fields[QUESTIONS])))
+        # Questions are judged once, and count for taints each time that the client gets them.
+        put = partial(self._put, exchange, caller, target, fields, deliver)
+        self._policy.note_text(caller, task.server, task.tool, put, exchange)
+
+    def _put(
+        self, exchange: Exchange, caller: Caller, target: Target, fields: Members, deliver: Callable[[bytes], None]
+    ) -> None:
+        """Deliver the state of a task, once the error and the result in it are processed."""
         error, processor = fields.get("error", msgspec.Raw(b"null")), self._policy.processor_of(caller, target)
 
         def put_error(error: ErrorObject) -> None:

@@ -17,15 +17,16 @@ from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check, FleetingCheck, ResultProcessor
 from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
+from interlock.hub.calls.delivery_rounds import settle
 from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import SENT_KINDS, Target
-from interlock.hub.sessions.session import SessionCaller
+from interlock.hub.sessions.session import Exchange, SessionCaller
 from interlock.hub.taints import Taint, Taints
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Trust
-from interlock.wire.errors import ErrorObject
+from interlock.wire.errors import ErrorObject, Fault
 
 RULE: Final = "taint: after a result of an untrusted server, tools that change something need approval"
 
@@ -76,34 +77,35 @@ class TaintPolicy:
         server: str,
         method: str,
         then: Callable[[], None] | None = None,
-        call: Call | None = None,
+        request: Exchange | Call | None = None,
     ) -> None:
         """A client is about to be given text of a server that answers no call: a request or a notification.
 
-        It counts at once; `then` follows once that is stored. `call` is answered if that fails.
+        It counts at once; `then` follows once that is stored. `request` is answered if that fails.
         """
         if self.on and caller.principal.kind != "person" and not self.trusts(server):
             target = Target("server", server, method)
-            self.taints.add(caller, target, asking=self.asks(caller), call=call, then=then)
+            self.taints.add(caller, target, asking=self.asks(caller), then=then, request=request)
         elif then is not None:
             then()
 
     async def note_delivery(
         self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
     ) -> None:
-        """A principal is about to be given text of servers that answers no call. Returns once that is stored.
+        """A principal is about to be given text of servers that answers no call. Returns once that is stored. Raises a
+        `Fault`.
 
         `profile` is that of the address; an inference has none, and the principal's own counts.
         """
         if not self.on or principal.kind == "person":
             return
         recipient, asking = _Recipient(principal), (profile or principal.profile) in self._asking
-        waiting: list[asyncio.Event] = []
+        loop, waiting = asyncio.get_running_loop(), []
         for server in sorted({server for server in servers if not self.trusts(server)}):
-            waiting.append(stored := asyncio.Event())
-            self.taints.add(recipient, Target("server", server, method), asking=asking, then=stored.set)
-        for stored in waiting:
-            await stored.wait()
+            waiting.append(stored := loop.create_future())
+            settled, target = partial(settle, stored), Target("server", server, method)
+            self.taints.add(recipient, target, asking=asking, then=settled, failed=settled)
+        await asyncio.gather(*waiting)
 
 
 class _Recipient(msgspec.Struct, frozen=True):
@@ -200,6 +202,23 @@ class TaintingProcessor:
     def _taint(self, call: Call | None = None, then: Callable[[], None] | None = None) -> None:
         policy = self._policy
         if not policy.trusts(self._target.server):
-            policy.taints.add(self._caller, self._target, asking=policy.asks(self._caller), call=call, then=then)
+            failed = None if call is None else partial(_withhold, call)
+            policy.taints.add(
+                self._caller, self._target, asking=policy.asks(self._caller), then=then, failed=failed, request=call
+            )
         elif then is not None:
             then()
+
+
+def _withhold(call: Call, fault: Fault) -> None:
+    """Answer a call that was made, in place of its result: the next run and other nodes would not know of its text."""
+    shown = call.target.shown
+    message = f"{shown} was called and answered, but the answer is withheld: its taint could not be stored, since "
+    call.exchange.fail(
+        Fault(
+            "OUTCOME_UNKNOWN",
+            message + fault.message,
+            hint="the operator has to repair the store; look what the call did before you repeat it",
+            operator_text=fault.operator_text,
+        )
+    )
