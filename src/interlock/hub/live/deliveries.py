@@ -1,6 +1,6 @@
-"""Events that wait for agents, and their delivery: each once, to the agent it is addressed to, and to nobody else.
+"""Events that wait for agents, and their delivery: once, and only to the agent that each is addressed to.
 
-Whether an agent may still have an event is asked again when the event is handed out.
+The hub checks again whether the agent may have an event when it hands the event out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,22 +21,26 @@ from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.agent_queue import AgentQueue
 from interlock.hub.live.events import LIVE_PENDING, PendingEvent, agent_of, now, seen_id
 from interlock.hub.live.touches import Touches
+from interlock.hub.repeated_commits import commit
 from interlock.store import Conflict, Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
 OWN: Final = ":live"
-"""Stands for the hub where resources have a server. No server has this name."""
+"""The hub, in the place of a server's name. No server can have this name."""
 MAX_IN_ALL: Final = 20_000
-"""Waiting events of all agents. A server may use half of the room that is left, so none locks others out."""
+"""Waiting events of all agents. A server may use half of the remaining space, so none locks others out."""
 KEEP_DELIVERED: Final = 100
 """Delivered events of one agent that can be read again."""
 KEEP_DELIVERED_S: Final = 86_400.0
 MAX_WAITERS: Final = 16
 """Calls of one agent that wait for events at a time."""
 TRIES: Final = 5
+"""How often the hub chooses events again because another hub handed some of them out."""
 ON_WAY_S: Final = 7_200.0
-"""After this time without an answer an event waits again: the node that handed it on is gone. A turn of a channel
-may wait for its conversation for half as long."""
+"""An event without an answer waits again after this time, because the node that handed it on must be gone. A turn of
+a channel may wait for its conversation for half as long."""
+
+R = TypeVar("R")
 
 
 class Deliveries:
@@ -57,9 +61,9 @@ class Deliveries:
         self._mirror: Mirror[PendingEvent]
 
     async def start(self, store: Store, node: str) -> None:
-        """Load what waits. Events that were on their way when the last run of this node ended wait again.
+        """Load the events. Those that this node was handing on when its last run ended wait again.
 
-        Another hub of the same store may be handing on the rest. `sweep` frees those of a node that is gone.
+        Other hubs of the store may be handing on others. `sweep` frees the events of a node that is gone.
         """
         self._node = node
         mirror = await store.mirror(LIVE_PENDING)
@@ -75,9 +79,9 @@ class Deliveries:
     # Waiting events
 
     def reserve(self, agent: str, server: str, seen: str, size: int) -> None:
-        """Take room for an event that is about to be committed. Raises RESOURCE_EXHAUSTED if too much waits.
+        """Reserve space for an event that is about to be committed. Raises RESOURCE_EXHAUSTED if too much waits.
 
-        `seen` is its `seen_id`. The event itself takes the room when it is there; `release` gives back the rest.
+        `seen` is its `seen_id`. The committed event takes over the space; otherwise `release` frees it.
         """
         waiting = self._agents.setdefault(agent, AgentQueue())
         if not waiting.has_capacity(server, size):
@@ -88,7 +92,7 @@ class Deliveries:
         self._reserve(waiting, server, size)
 
     def release(self, agent: str, seen: str) -> None:
-        """Give back the room that `reserve` took, unless the event has it."""
+        """Free the space that `reserve` took, unless a committed event has it."""
         waiting = self._agents[agent]
         if (kept := waiting.reserved.pop(seen, None)) is not None:
             self._give_room(waiting, *kept)
@@ -108,7 +112,7 @@ class Deliveries:
         return [event for _, event in sorted(found.delivered.items()) if self._may_have(event)]
 
     def has_waiting(self, agent: str) -> bool:
-        """Whether something may wait for an agent. One lookup: every result of an agent asks."""
+        """Whether events may wait for an agent. It is one lookup, because every result calls it."""
         found = self._agents.get(agent)
         return found is not None and bool(found.events)
 
@@ -135,9 +139,8 @@ class Deliveries:
     ) -> tuple[list[PendingEvent], int]:
         """Hand out the oldest events of an agent, each once. Returns them and how many are left.
 
-        They are marked as delivered, in the store, before anybody gets them; those `on_way` count only when `arrived`
-        says so, and else wait again after a crash. `of` names servers with feature sets: then only their events are
-        handed out.
+        The store marks them as delivered before anybody gets them. With `on_way`, they count as delivered only after
+        `arrived`, and wait again after a crash. `of` restricts them to some servers and feature sets.
         """
         found = self._agents.get(agent)
         if found is None:
@@ -155,23 +158,23 @@ class Deliveries:
                 if on_way:
                     self._on_way.update(event.id for event in chosen)
                 return chosen, len(self.waiting(agent))
-        raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere", retry_after_ms=500)
+        raise Fault("RESOURCE_EXHAUSTED", "other hubs are reading the same events", retry_after_ms=500)
 
     async def arrived(self, agent: str, events: Collection[PendingEvent]) -> None:
-        """Store that events that were on their way were answered for. Those that were withdrawn stay away."""
-        await self._change(agent, partial(self._arrive, agent, events))
+        """Store that a client has answered for events that were on their way. Withdrawn events stay deleted."""
+        await self._change(agent, partial(self._arrive, agent=agent, events=events))
         self._on_way.difference_update(event.id for event in events)
 
     async def discard(self, agent: str, events: Collection[PendingEvent]) -> None:
-        """Delete events that were on their way and that nobody can be given, and record that nobody got them."""
-        await self._change(agent, partial(self._discard, events))
+        """Delete events that were on their way and cannot be delivered, and record that nobody got them."""
+        await self._change(agent, partial(self._discard, events=events))
         self._on_way.difference_update(event.id for event in events)
 
     async def put_back(self, agent: str, events: Iterable[PendingEvent]) -> None:
-        """Let events wait again that nobody could be given. Those that were withdrawn meanwhile stay away."""
+        """Let undelivered events wait again. Withdrawn events stay deleted."""
         ids = [event.id for event in events]
         self._on_way.difference_update(ids)
-        await self._change(agent, partial(self._put_back, agent, ids))
+        self.wake(agent, await self._change(agent, partial(self._put_back, ids=ids)))
 
     async def wait(self, agent: str, timeout_s: float) -> None:
         """Wait until the agent is woken, or the time is up. Raises RESOURCE_EXHAUSTED if too many calls wait."""
@@ -218,7 +221,7 @@ class Deliveries:
             self._withdraw(transaction, gone)
 
     async def sweep(self, keep_s: float) -> None:
-        """Forget delivered events that are old, or more than are kept, and waiting ones that nobody read in time."""
+        """Delete old or surplus delivered events, and waiting events that nobody read in time."""
         at = now()
         gone: list[str] = []
         unread: list[PendingEvent] = []
@@ -235,16 +238,14 @@ class Deliveries:
             if lost := [event for event in lost if event.delivered < at - ON_WAY_S]:
                 await self.put_back(agent, lost)
 
-    async def _change(self, agent: str, commit: Callable[[], Awaitable[None]]) -> None:
-        """Commit a change of an agent's events, again if one of them was withdrawn in this moment."""
+    async def _change(self, agent: str, write: Callable[[Transaction], Awaitable[R]]) -> R:
+        """Commit a change of an agent's events. `write` runs again if an event was withdrawn meanwhile."""
         async with self._agents.setdefault(agent, AgentQueue()).lock:
-            for _ in range(TRIES):
-                try:
-                    await commit()
-                except Conflict:
-                    continue
-                return
-        raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
+            try:
+                return await commit(self._store, write)
+            except Conflict:
+                message = "other hubs are changing the same events"
+                raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500) from None
 
     def _withdraw(self, transaction: Transaction, gone: Iterable[PendingEvent]) -> None:
         """Delete events, and record those that nobody got."""
@@ -256,33 +257,30 @@ class Deliveries:
         for (server, agent), events in sorted(unread.items()):
             transaction.record(self._journal.live_withdrawn(server, agent, events))
 
-    async def _discard(self, events: Iterable[PendingEvent]) -> None:
-        async with self._store.transaction() as transaction:
-            documents = [await transaction.get(LIVE_PENDING, event.id) for event in events]
-            found = [document.value for document in documents if document is not None]
-            self._withdraw(transaction, [_waiting_again(event) for event in found if event.on_way])
+    async def _discard(self, transaction: Transaction, events: Iterable[PendingEvent]) -> None:
+        documents = [await transaction.get(LIVE_PENDING, event.id) for event in events]
+        found = [document.value for document in documents if document is not None]
+        self._withdraw(transaction, [_waiting_again(event) for event in found if event.on_way])
 
-    async def _put_back(self, agent: str, ids: Iterable[str]) -> None:
-        """Store that delivered events wait again, and wake their agent for them."""
+    async def _put_back(self, transaction: Transaction, ids: Iterable[str]) -> list[str]:
+        """Store that delivered events wait again. Returns their ids."""
         again: list[str] = []
-        async with self._store.transaction() as transaction:
-            for id_ in ids:
-                document = await transaction.get(LIVE_PENDING, id_)
-                if document is not None and document.value.delivered:
-                    transaction.put(LIVE_PENDING, _waiting_again(document.value))
-                    again.append(id_)
-        self.wake(agent, again)
+        for id_ in ids:
+            document = await transaction.get(LIVE_PENDING, id_)
+            if document is not None and document.value.delivered:
+                transaction.put(LIVE_PENDING, _waiting_again(document.value))
+                again.append(id_)
+        return again
 
-    async def _arrive(self, agent: str, events: Iterable[PendingEvent]) -> None:
+    async def _arrive(self, transaction: Transaction, agent: str, events: Iterable[PendingEvent]) -> None:
         arrived: list[tuple[str, str]] = []
-        async with self._store.transaction() as transaction:
-            for event in events:
-                document = await transaction.get(LIVE_PENDING, event.id)
-                if document is not None and document.value.on_way:
-                    transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, on_way=False, node=""))
-                    arrived.append((event.server, event.event))
-            if arrived:
-                transaction.record(self._journal.live_delivered(agent, arrived))
+        for event in events:
+            document = await transaction.get(LIVE_PENDING, event.id)
+            if document is not None and document.value.on_way:
+                transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, on_way=False, node=""))
+                arrived.append((event.server, event.event))
+        if arrived:
+            transaction.record(self._journal.live_delivered(agent, arrived))
 
     async def _mark(self, agent: str, chosen: list[PendingEvent], on_way: bool) -> None:
         at = now()
@@ -302,7 +300,7 @@ class Deliveries:
         return self._addresses.addressed(event.server, event.agent, event.feature_set)
 
     def _changed(self, key: str, event: PendingEvent | None) -> None:
-        """The store has another state of an event."""
+        """Follow a change of an event in the store."""
         agent = agent_of(key)
         waiting = self._agents.setdefault(agent, AgentQueue())
         before = waiting.events.pop(key, None)
@@ -346,7 +344,7 @@ def _waiting_again(event: PendingEvent) -> PendingEvent:
 
 
 def _fitting(events: list[PendingEvent], most: int, most_bytes: int) -> list[PendingEvent]:
-    """The oldest events within both bounds; at least one, so that a large one does not block the rest."""
+    """The oldest events within both bounds, but at least one, so that a large event does not block the rest."""
     chosen: list[PendingEvent] = []
     size = 0
     for event in events[:most]:

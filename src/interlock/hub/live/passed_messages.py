@@ -1,7 +1,7 @@
-"""Knows messages again that were passed to clients that are hosts: each reaches one client once, also after a restart.
+"""Remembers messages that went to clients that are hosts: each reaches one client once, also after a restart.
 
-A message is stored before it is sent, so a hub that is killed in between sends it no second time. A repeated message
-gets the recorded answer. Messages that surely did not arrive are forgotten, so their server can send them again.
+A message is stored before it is sent, so a hub that is killed in between does not send it twice. A repeated message
+gets the recorded answer. Messages that certainly did not arrive are forgotten, so their server can send them again.
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ from typing import Final
 import msgspec
 
 from interlock.hub.live.events import LIVE_SEEN, Seen, day_of, now, seen_id
+from interlock.hub.repeated_commits import commit
 from interlock.hub.store_faults import as_faults
 from interlock.protocols.mcpl.channels import IncomingMessage, Received
-from interlock.store import Conflict, Store
-from interlock.wire.errors import Fault
+from interlock.store import Store, Transaction
 
-ATTEMPTS: Final = 3
-"""Another request with the same messages may come first; then they are looked up again."""
 CAUSE: Final = "passed to its client"
-UNANSWERED: Final = "the message was passed on before, and the client did not answer"
+UNANSWERED: Final = "the message was sent to the client before, and the client did not answer"
 
 
 class PassedMessages:
-    """The messages of channels that clients were given."""
+    """The channel messages that went to clients."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
@@ -32,20 +30,19 @@ class PassedMessages:
     async def begin(
         self, server: str, agent: str, feature_set: str, messages: Sequence[IncomingMessage]
     ) -> tuple[list[IncomingMessage], dict[str, Received]]:
-        """The new messages, now recorded as sent, and the answers to all others by `key_of`. Raises a `Fault`."""
+        """Record the new messages as sent. Returns them, and the known answers to the others by `key_of`.
+
+        Raises a `Fault`.
+        """
+
+        async def write(transaction: Transaction) -> tuple[list[IncomingMessage], dict[str, Received]]:
+            fresh, answers = await self._known(server, messages)
+            for key, message in fresh.items():
+                transaction.insert(LIVE_SEEN, _seen(key, server, agent, feature_set, message))
+            return list(fresh.values()), answers
+
         with as_faults():
-            for _ in range(ATTEMPTS):
-                fresh, answers = await self._known(server, messages)
-                if not fresh:
-                    return [], answers
-                try:
-                    async with self._store().transaction() as transaction:
-                        for key, message in fresh.items():
-                            transaction.insert(LIVE_SEEN, _seen(key, server, agent, feature_set, message))
-                    return list(fresh.values()), answers
-                except Conflict:
-                    continue
-        raise Fault("RESOURCE_EXHAUSTED", "the same messages are being passed on", retry_after_ms=1000)
+            return await commit(self._store(), write)
 
     async def answered(
         self,
@@ -72,7 +69,7 @@ class PassedMessages:
                     )
 
     async def forget(self, server: str, messages: Iterable[IncomingMessage]) -> None:
-        """Messages did not reach a client: they may be sent again. Raises a `Fault`."""
+        """Forget messages that did not reach a client, so that they may be sent again. Raises a `Fault`."""
         with as_faults():
             async with self._store().transaction() as transaction:
                 for message in messages:
@@ -99,7 +96,7 @@ class PassedMessages:
 
 
 def key_of(server: str, message: IncomingMessage) -> str:
-    """The key of a message, which is also that of a message that a conversation of the hub took."""
+    """The key of a message, the same for clients and for the hub's own conversations."""
     return seen_id(server, f"{message.channel_id}/{message.message_id}")
 
 
