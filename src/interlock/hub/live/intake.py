@@ -1,6 +1,6 @@
-"""Deduplicates events, classifies each, and commits answer and wake together.
+"""Takes events of servers and webhooks: recognizes repeated ones, decides what to do, and commits that with the answer.
 
-Each event is committed before it is answered, so a hub that is killed neither loses nor doubles one that it accepted.
+An event is committed before it is answered, so a killed hub neither loses nor repeats an event that it accepted.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 MAX_CONTENT_BYTES: Final = 64 * 1024
-"""Of the content of one event, as JSON."""
+"""Bytes of the content of one event, as JSON."""
 MAX_ORIGIN_BYTES: Final = 8 * 1024
 RECENT: Final = 16_384
-"""Answers that are known without asking the store."""
+"""Answers that are kept in memory, so that a repeated event needs no look into the store."""
 
 
 class IncomingEvent(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class IncomingEvent(msgspec.Struct, frozen=True):
     channel: str | None = None
     from_agent: bool = False
     dated: str = ""
-    """When it happened, as the server claims."""
+    """The time of the event, as the server claims."""
 
     @classmethod
     def pushed(cls, server: str, event: PushEvent) -> IncomingEvent:
@@ -96,6 +96,23 @@ class IncomingEvent(msgspec.Struct, frozen=True):
         return cls(server, event, feature_set, decoded, len(encoded), origin, tags)
 
 
+class _EventDecisions(msgspec.Struct):
+    """The decisions about one event for all of its agents, before they are committed."""
+
+    taken: list[Decided] = []
+    outcomes: dict[str, Outcome] = {}
+    pending: list[PendingEvent] = []
+    wakes: list[Wake] = []
+    cause: str = ""
+
+    @property
+    def answer(self) -> PushResult:
+        """The answer to the server."""
+        if not self.pending:
+            return PushResult(False, None, f"dropped: {self.cause}")
+        return PushResult(True, self.wakes[0].id if self.wakes else None, None)
+
+
 class Intake:
     """Takes events for agents. It is the handler of `push/event` (`hub.live.server_messages.MessageHandler`)."""
 
@@ -118,10 +135,10 @@ class Intake:
         self._under_way: dict[str, asyncio.Future[PushResult]] = {}
         self._tasks = BackgroundTasks()
         self._pruned = 0
-        """The newest day whose events are forgotten."""
+        """The newest day whose events are deleted."""
 
     def start(self, store: Store) -> None:
-        """Take events from now on."""
+        """Begin to take events."""
         self._store = store
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> PushResult:
@@ -142,20 +159,20 @@ class Intake:
             waiting = asyncio.get_running_loop().create_future()
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._under_way[key] = waiting
-            # A server that disconnects ends its request, never the commit: the event's wake must follow it.
+            # A server that disconnects cancels its request, but not this task: after the commit, the wake must follow.
             self._tasks.begin(self._run(key, event, agents, waiting), None)
         return await asyncio.shield(waiting)
 
     def count(self, server: str) -> None:
-        """Count a message of a server that is passed on at once. Raises RATE_LIMITED."""
+        """Count a message of a server that goes to a client directly. Raises RATE_LIMITED."""
         self._meters.take(server, self._settings().rate, time.monotonic())
 
     async def close(self) -> None:
-        """End what is under way. An event that was committed is found again at the next start."""
+        """Cancel events that are being taken. The next start finds committed ones."""
         await self._tasks.close()
 
     async def prune(self) -> None:
-        """Forget events that are older than the configuration says, a day at a time."""
+        """Delete events that are older than `keep_days`, one day at a time."""
         last = day_of(now()) - self._settings().keep_days - 1
         if self._store is None or last <= self._pruned:
             return
@@ -177,7 +194,7 @@ class Intake:
     async def _run(
         self, key: str, event: IncomingEvent, agents: tuple[str, ...], waiting: asyncio.Future[PushResult]
     ) -> None:
-        """Take an event, and tell everybody who waits for that."""
+        """Take an event, and pass its answer to everybody who waits for it."""
         try:
             answer = await self._take(key, event, agents)
         except BaseException as cause:
@@ -205,7 +222,7 @@ class Intake:
                     reserved.append(agent)
                 except Fault as fault:
                     full = fault
-            # An agent that does not read keeps no other from its events.
+            # A full queue of one agent must not keep the event from the others.
             if full is not None and not reserved:
                 raise full
             return await self._commit(key, event, agents, frozenset(reserved))
@@ -216,38 +233,14 @@ class Intake:
     async def _commit(
         self, key: str, event: IncomingEvent, agents: tuple[str, ...], reserved: frozenset[str]
     ) -> PushResult:
-        """Decide what becomes of an event, and commit that with its answer and its wakes. An agent without a
-        reservation does not get it."""
+        """Decide about an event for each agent, and commit that with its answer and its wakes.
+
+        Agents without a reservation do not get it.
+        """
         assert self._store is not None
         at = now()
-        wakes: list[Wake] = []
-        pending: list[PendingEvent] = []
-        outcomes: dict[str, Outcome] = {}
-        cause = ""
-        taken: list[Decided] = []
-        for agent in agents:
-            if agent not in reserved:
-                outcomes[agent] = "dropped"
-                continue
-            decided = self._wakes.take(event, agent, at)
-            taken.append(decided)
-            outcomes[agent], cause = decided.outcome, decided.cause
-            if decided.outcome == "dropped":
-                continue
-            wake = ""
-            if decided.wake is not None:
-                wake = decided.wake.id
-                wakes.append(decided.wake)
-            pending.append(
-                PendingEvent(
-                    pending_id(agent, at), agent, event.server, event.event, event.feature_set, at, event.content,
-                    decided.outcome, decided.cause, decided.group, event.channel, dict(event.origin), event.tags,
-                    event.from_agent, wake, event.size, dated=event.dated,
-                )
-            )  # fmt: skip
-        if len(reserved) < len(agents):
-            cause = f"{cause}; no room for {len(agents) - len(reserved)} of its agents"
-        answer = PushResult(bool(pending), wakes[0].id if wakes else None, None if pending else f"dropped: {cause}")
+        decisions = self._decide(event, agents, reserved, at)
+        answer, outcomes, cause = decisions.answer, decisions.outcomes, decisions.cause
         seen = Seen(
             key, event.server, event.event, event.feature_set, at, day_of(at), outcomes, cause,
             answer.accepted, answer.inference_id or "", answer.reason or "", event.size,
@@ -255,29 +248,57 @@ class Intake:
         try:
             async with self._store.transaction() as transaction:
                 transaction.insert(LIVE_SEEN, seen)
-                for each in pending:
+                for each in decisions.pending:
                     transaction.put(LIVE_PENDING, each)
-                for wake_ in wakes:
-                    self._wakes.store(transaction, wake_)
+                for wake in decisions.wakes:
+                    self._wakes.store(transaction, wake)
                 transaction.record(
                     self._journal.live_event(
                         event.server, event.feature_set, event.event, outcomes, cause, answer.inference_id or ""
                     )
                 )
         except StoreError as error:
-            for decided in taken:
+            for decided in decisions.taken:
                 self._wakes.undo(decided)
             if isinstance(error, Conflict):
                 return await self._recorded(key)
             raise fault_of(error) from None
-        for each in pending:
+        for each in decisions.pending:
             self._wakes.join(each)
-        for wake_ in wakes:
-            self._wakes.announce(wake_)
+        for wake in decisions.wakes:
+            self._wakes.announce(wake)
         return answer
 
+    def _decide(
+        self, event: IncomingEvent, agents: tuple[str, ...], reserved: frozenset[str], at: float
+    ) -> _EventDecisions:
+        """Decide about an event for each agent. This spends the wakes; `Wakes.undo` takes that back."""
+        found = _EventDecisions()
+        for agent in agents:
+            if agent not in reserved:
+                found.outcomes[agent] = "dropped"
+                continue
+            decided = self._wakes.take(event, agent, at)
+            found.taken.append(decided)
+            found.outcomes[agent], found.cause = decided.outcome, decided.cause
+            if decided.outcome == "dropped":
+                continue
+            if decided.wake is not None:
+                found.wakes.append(decided.wake)
+            wake = "" if decided.wake is None else decided.wake.id
+            found.pending.append(
+                PendingEvent(
+                    pending_id(agent, at), agent, event.server, event.event, event.feature_set, at, event.content,
+                    decided.outcome, decided.cause, decided.group, event.channel, dict(event.origin), event.tags,
+                    event.from_agent, wake, event.size, dated=event.dated,
+                )
+            )  # fmt: skip
+        if len(reserved) < len(agents):
+            found.cause = f"{found.cause}; no room for {len(agents) - len(reserved)} of its agents"
+        return found
+
     async def _recorded(self, key: str) -> PushResult:
-        """The answer that an event got the first time."""
+        """The recorded answer to an event."""
         assert self._store is not None
         with as_faults():
             found = await self._store.get(LIVE_SEEN, key)
@@ -288,4 +309,4 @@ class Intake:
 
 
 def _interrupted() -> Fault:
-    return Fault("RESOURCE_EXHAUSTED", "the event was not taken; send it again", retry_after_ms=1000)
+    return Fault("RESOURCE_EXHAUSTED", "the event was not accepted; send it again", retry_after_ms=1000)
