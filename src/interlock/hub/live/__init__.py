@@ -1,1 +1,1 @@
-"""MCP Live: what servers may start by themselves, and how it reaches agents (MCPL)."""
+"""MCP Live (MCPL): events, inferences and channels that servers start by themselves, and how they reach agents."""

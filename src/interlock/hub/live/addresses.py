@@ -1,4 +1,4 @@
-"""Which agent gets which events, at this moment: a person enabled them, and the agent may reach their server."""
+"""Decides which events may reach an agent now: a person enabled them, and the agent may reach their server."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from interlock.hub.live.features import Features
 from interlock.wire.errors import Fault
 
 PREFIX: Final = "hook:"
-"""Before the name of a webhook, where events have a server."""
+"""Prefix of a webhook's name in the place of a server's name."""
 
 
 class Addresses:
-    """Answers for every event when it is handed out, so that a revoked grant also stops what is under way."""
+    """Checks every event when it is handed out, so that a revoked grant also stops events that wait."""
 
     def __init__(self, features: Features, access: Access, hooks: Callable[[], Mapping[str, HookSettings]]) -> None:
         self._hooks = hooks

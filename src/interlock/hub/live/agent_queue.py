@@ -1,4 +1,4 @@
-"""The events of one agent: those that wait, those that it got lately, and the room that each server has."""
+"""The events of one agent: waiting and lately delivered ones, and how much space each server uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interlock.hub.live.events import PendingEvent
 
 MAX_PER_AGENT: Final = 2_000
 MAX_BYTES_PER_AGENT: Final = 16 * 1024 * 1024
-"""A server has as much of this room as it leaves free, 1,000 events where no other has any: none locks others out."""
+"""Space for waiting events. A server may use as much of it as it leaves free, so that none locks the others out."""
 
 
 class AgentQueue:
@@ -41,30 +41,30 @@ class AgentQueue:
         return [event for _, event in sorted(self.events.items())]
 
     def surplus(self, keep: int, expired: float) -> list[str]:
-        """Delivered events that are older than this, or more than are kept."""
+        """Delivered events that are older than `expired`, or exceed the newest `keep`."""
         arrived = (event for event in self.delivered.values() if not event.on_way)
         old = sorted(arrived, key=lambda event: event.delivered)
         return [event.id for place, event in enumerate(old) if place < len(old) - keep or event.delivered < expired]
 
     def has_capacity(self, server: str, size: int) -> bool:
-        """Whether an event of a server fits, with as much room free afterwards as the server has then."""
+        """Whether an event fits: afterwards at least as much space must be free as its server uses."""
         has_place = self.counts[server] + 1 <= MAX_PER_AGENT - self.counts.total() - 1
         return has_place and self.sizes[server] + size <= MAX_BYTES_PER_AGENT - self.sizes.total() - size
 
     def take_room(self, server: str, size: int) -> None:
-        """An event waits, or is about to."""
+        """Take space for an event that waits, or is about to."""
         self.counts[server] += 1
         self.sizes[server] += size
 
     def give_room(self, server: str, size: int) -> None:
-        """An event waits no longer."""
+        """Free the space of an event that waits no longer."""
         self.counts[server] -= 1
         self.sizes[server] -= size
         if not self.counts[server]:
             del self.counts[server], self.sizes[server]
 
     def wake(self, ids: Iterable[str]) -> None:
-        """Let those who wait go on, if some of these events wait."""
+        """Mark events as woken and resume waiting calls, if some of these events still wait."""
         self.woken.update(id_ for id_ in ids if id_ in self.events)
         if self.woken:
             for changed in list(self.changed):

@@ -25,8 +25,10 @@ class _Turn(msgspec.Struct, frozen=True):
 
 
 class Causes:
-    """The turns that wakes began, and the servers that were called in them. Kept in memory; wakes hold their chain, so
-    that the turns are known after a restart."""
+    """The turns that wakes began, and the servers called in them.
+
+    It is kept in memory. Stored wakes contain their chain, so a restart restores the turns.
+    """
 
     def __init__(self) -> None:
         self._turns: dict[str, _Turn] = {}
@@ -39,11 +41,11 @@ class Causes:
         return (*self.chain(server, agent), agent)[-MAX_CHAIN:]
 
     def on_woken(self, agent: str, chain: tuple[str, ...], ago_s: float = 0.0) -> None:
-        """An agent was woken, so long ago: its turn began then."""
+        """Note that a wake began a turn of an agent, `ago_s` seconds ago."""
         self._turns[agent] = _Turn(time.monotonic() - ago_s, chain)
 
     def on_called(self, agent: str, server: str) -> None:
-        """An agent called a server. Nothing is kept for a turn that a person began."""
+        """Note that an agent called a server in a turn that a wake began. Other turns are ignored."""
         turn = self._turns.get(agent)
         if turn is None:
             return
@@ -54,7 +56,7 @@ class Causes:
             self._calls.setdefault(server, {})[agent] = _Turn(now, turn.chain)
 
     def chain(self, server: str, agent: str) -> tuple[str, ...]:
-        """The agents whose wakes led to an event that a server pushes now, as far as it concerns this agent."""
+        """The agents whose wakes led to an event that a server pushes to this agent now."""
         calls = self._calls.get(server)
         if not calls:
             return ()

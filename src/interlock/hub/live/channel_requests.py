@@ -29,12 +29,12 @@ MAX_OPEN: Final = 1_024
 
 
 def is_full(live: LiveConnection, channel: str) -> bool:
-    """Whether a server has as many channels as it may have, without this one."""
+    """Whether one more channel would exceed the server's limit. A known channel never does."""
     return channel not in live.channels and len(live.channels) >= MAX_OPEN
 
 
 async def open_channel(live: LiveConnection, rights: McplConnection, wanted: channels.ChannelsOpen) -> channels.Channel:
-    """Have a server open a channel. Raises CHANNEL_OPEN_FAILED, or another refusal."""
+    """Ask a server to open a channel. Raises CHANNEL_OPEN_FAILED, or another refusal."""
     check_outgoing(rights, OPEN)
     channel = (await live.ask(OPEN, wanted, channels.OpenResult, ANSWER_S)).channel
     if reorders(channel.id) or not rights.active.grant.allows_channel(CHANNELS_REGISTER, channel.id):
@@ -46,7 +46,7 @@ async def open_channel(live: LiveConnection, rights: McplConnection, wanted: cha
 
 
 async def close_channel(live: LiveConnection, rights: McplConnection, channel: str) -> channels.CloseResult:
-    """Have a server close a channel. Raises UNKNOWN_CHANNEL."""
+    """Ask a server to close a channel. Raises UNKNOWN_CHANNEL."""
     if channel not in live.channels:
         raise unknown_channel(channel)
     check_outgoing(rights, CLOSE, channel=channel)
@@ -57,7 +57,7 @@ async def close_channel(live: LiveConnection, rights: McplConnection, channel: s
 
 
 def check_publish(live: LiveConnection, rights: McplConnection, channel: str) -> None:
-    """Refuse a publication that its server may not have. Raises CHANNEL_NOT_PERMITTED, UNKNOWN_CHANNEL."""
+    """Refuse content that its server may not publish. Raises CHANNEL_NOT_PERMITTED or UNKNOWN_CHANNEL."""
     if channel == THINKING:
         raise channel_not_permitted(channel, CHANNELS_PUBLISH)
     if channel not in live.channels:
@@ -78,9 +78,10 @@ def announce(live: LiveConnection, publication: channels.Publish) -> None:
 def tell(
     live: LiveConnection, rights: McplConnection, method: str, channel: str, params: Value, *, own: bool = True
 ) -> None:
-    """Tell an observer of a channel, if it may observe it. A notification promises nothing.
+    """Notify an observer of a channel, if it may observe it. Delivery is not guaranteed.
 
-    The scopes of a server name its own channels. Those of others are the operator's to name, which the caller checks.
+    The scopes of a server name its own channels. Only the operator names channels of other servers, which the caller
+    checks.
     """
     if own and channel != THINKING and channel not in live.channels:
         return

@@ -36,7 +36,7 @@ CHANNEL_CONVERSATIONS: Final = Collection(
 
 
 class RegisteredChannels:
-    """Takes the messages of servers about their own channels (`hub.live.connections.Handler`)."""
+    """Handles the messages of servers about their own channels (`hub.live.server_messages.MessageHandler`)."""
 
     def __init__(self, announcements: ChannelAnnouncements) -> None:
         self._announcements = announcements

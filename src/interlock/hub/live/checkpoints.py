@@ -51,7 +51,7 @@ def tree_id(conversation: str, server: str, feature_set: str) -> str:
 
 
 class StateGate(FeatureSetGate):
-    """Gives calls of a conversation the state that their feature set has there, and those of a host its own."""
+    """Adds state to calls: the stored state of a conversation, or the state that a client as a host keeps itself."""
 
     name = "state"
 
@@ -68,7 +68,7 @@ class StateGate(FeatureSetGate):
         return PASS if call.plain else self._judge_host(call, target, feature)
 
     def _judge_host(self, call: Call, target: Target, feature: str) -> Verdict:
-        """Take the state that a client keeps which is a host and selected the tool's feature set."""
+        """Take the state from the call, if the client is a host and selected the tool's feature set."""
         host = self._hosts.of_request(call.exchange, call.caller)
         if host is None or not host.selected(target.server, feature):
             return PASS
@@ -87,7 +87,7 @@ class StateGate(FeatureSetGate):
         return PASS
 
     def _has_own_connection(self, host: ClientHost, server: str) -> bool:
-        """Whether calls of a client go over a connection that nobody shares, be it open yet or not."""
+        """Whether calls of a client use a connection that nobody shares, open or not."""
         settings = self._servers().get(server)
         if settings is not None and settings.shared_by == "principal":
             return True
@@ -103,7 +103,7 @@ class _Stateful(Value, frozen=True):
 
 
 class CallStates:
-    """The states of a conversation for one call, and which of them the call used."""
+    """The states of a conversation for one call. Remembers which of them the call used."""
 
     def __init__(self, trees: Mapping[TreeKey, CheckpointTree]) -> None:
         self.trees = trees

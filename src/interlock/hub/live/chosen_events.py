@@ -21,6 +21,6 @@ class ChosenEvents(msgspec.Struct):
         return decision.verdict is WakeVerdict.WAKE and (not self.events or decision.rule == self.rule)
 
     def add(self, decision: WakeDecision, events: list[PendingEvent]) -> None:
-        """Wake for these events, too."""
+        """Add events to the wake."""
         self.events += events
         self.rule, self.tokens = decision.rule, self.tokens + sum(event.tokens for event in events)

@@ -1,7 +1,7 @@
 """Channels for clients that are hosts: each request goes to the one server that it names.
 
-A channel's id is `server/channel` for a client, at a server's own address the server's own. The rights are the
-client's, so a channel that it may not have is unknown to it.
+For a client, a channel's id is `server/channel`; at the address of one server, it is the server's own id. A channel
+that a client may not use is unknown to it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from interlock.protocols.mcpl.states import McplConnection
 from interlock.wire.errors import Fault
 
 SERVER: Final = "dev.interlock/server"
-"""Member of the metadata of `channels/open`: the server that shall open the channel."""
+"""Member of the metadata of `channels/open`: the server that is to open the channel."""
 
 ACKNOWLEDGE: Final = "channels/acknowledge"
 CHANGED: Final = "channels/changed"
@@ -56,7 +56,7 @@ class ClientChannels:
         return channels.ListResult((await self._all(host, "channels/list"))[: channels.MAX_CHANNELS])
 
     async def open(self, host: ClientHost, params: bytes) -> channels.OpenResult:
-        """Have a server open a channel: the one that the metadata names, or the only one that can."""
+        """Ask a server to open a channel: the server in the metadata, or the only one that can."""
         request = decode(channels.ChannelsOpen, params)
         live, rights = self._opener(host, request)
         own = None if request.channel_id is None else self._own(host, live.server, request.channel_id)
@@ -67,7 +67,7 @@ class ClientChannels:
         return channels.OpenResult(self._shown(host, live, channel))
 
     async def close(self, host: ClientHost, params: bytes) -> channels.CloseResult:
-        """Have a server close a channel."""
+        """Ask a server to close a channel."""
         live, rights, channel = self._of(host, decode(channels.ChannelsClose, params).channel_id)
         closing = channel_requests.close_channel(live, rights, channel)
         return await self._texts.answered(host, live.server, channel_requests.CLOSE, closing)
@@ -83,7 +83,7 @@ class ClientChannels:
         return result
 
     async def announce(self, message: HostMessage) -> None:
-        """Deliver a client's content to a channel without an answer, as the client asked for none."""
+        """Deliver a client's content to a channel by a notification, which has no answer."""
         live, own, call = await self._admitted(message)
         with self._recorded_failure(call, own):
             channel_requests.announce(live, own)
@@ -127,7 +127,7 @@ class ClientChannels:
             registration = msgspec.json.encode(channels.ChannelsRegister(found))
             await self._hosts.requests.ask(host.key, "channels/register", None, registration)
         except Fault:
-            return  # It does not listen now. `channels/list` has them.
+            return  # The client does not listen now. It can ask with `channels/list`.
 
     async def _all(self, host: ClientHost, method: str) -> tuple[channels.Channel, ...]:
         found: list[channels.Channel] = []
@@ -139,7 +139,7 @@ class ClientChannels:
         return tuple(found)
 
     async def _admitted(self, message: HostMessage) -> tuple[LiveConnection, channels.Publish, Call]:
-        """The publication of a client that its feature sets and the gates allow, with its intent recorded."""
+        """Admit a client's publication: its feature sets and the gates allow it, and its intent is recorded."""
         live, rights, own = self._publication(message.host, message.params)
         target = Target("channel", live.server, own.channel_id)
         call = self._sends.of(message.exchange, message.caller, target, msgspec.json.encode(own))
@@ -150,7 +150,7 @@ class ClientChannels:
             raise
         await self._sends.admit(call)
         with self._recorded_failure(call, own):
-            # While a person was asked, the set may have been switched off and the server restarted.
+            # While a person decided, the set may have been switched off, or the server restarted.
             live, rights, own = self._publication(message.host, message.params)
             channel_requests.check_publish(live, rights, own.channel_id)
         return live, own, call

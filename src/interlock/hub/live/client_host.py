@@ -1,4 +1,4 @@
-"""One client that is a host of MCPL itself: its offer, and what it selected of the servers that it may reach."""
+"""One client that is an MCPL host itself: its offer, and the feature sets that it selected."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from interlock.protocols.patterns import PatternError, PatternSet
 MAX_IDS: Final = 1_024
 """Conversations of one client whose own ids are remembered."""
 NOWHERE: Final = ScopeRules((), ("**",))
-"""Stands for rules that cannot be read: they allow nothing."""
+"""Replaces unreadable rules. It allows nothing."""
 
 Declared = Mapping[str, Mapping[str, Any]]
 
 
 class ClientHost:
-    """One client that is a host: its offer, and what it selected."""
+    """One client that is a host: its offer, and its selected feature sets."""
 
     def __init__(
         self, key: Session | str, caller: SessionCaller, offer: McplOffer, home: McplPlace, dialect: McplDialect
@@ -50,15 +50,15 @@ class ClientHost:
 
     @property
     def bare(self) -> bool:
-        """Whether it sees one server alone, under the server's own names."""
+        """Whether the client sees only one server, under the server's own names."""
         return self.server is not None
 
     def name(self, server: str, feature: str) -> str:
-        """Its name for a server's feature set."""
+        """The client's name for a server's feature set."""
         return between.qualified(server, feature, bare=self.bare)
 
     def selected(self, server: str, feature: str) -> bool:
-        """Whether it selected a feature set of a server that it sees."""
+        """Whether the client selected a feature set of a server that it sees."""
         return self.server in (None, server) and self.name(server, feature) in self.selection.enabled
 
     def scopes(self, server: str, features: Iterable[str]) -> dict[str, ScopeRules]:
@@ -84,7 +84,7 @@ class ClientHost:
         return path in self.offer.paths
 
     def conversation(self, id: str) -> str:
-        """The id of one of its conversations, as servers know it."""
+        """The id by which servers know one of the client's conversations."""
         known = between.private_id("conv", self.owner, id)
         self.conversations[known] = id
         self.conversations.move_to_end(known)

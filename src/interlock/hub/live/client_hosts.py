@@ -1,9 +1,9 @@
-"""Clients that are hosts of MCPL themselves: which there are, what each selected, and the streams they opened.
+"""The clients that are MCPL hosts themselves, their selected feature sets, and the streams that they opened.
 
-A client with a session is known while the session lasts. One of the stateless era says with every request what it is:
-each offer of it is a host of its own, so that programs with one key do not speak for each other. The first request with
-an offer makes it known, and its selection of an earlier run of the hub holds for that request already.
-`client_offers.py` has what a client can select from.
+A client with a session is known while the session lasts. A client of the stateless era sends its offer with every
+request. Each offer is a host of its own, so that programs with the same key do not speak for each other. The first
+request with an offer registers the host, and restores its selection from an earlier run of the hub.
+`client_offers.py` says what a client can select from.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ SETTLE_S: Final = 2.0
 
 
 class HostListener(Protocol):
-    """Has something for clients that are hosts."""
+    """Is told when a client can take messages of servers."""
 
     def on_host(self, agent: str) -> None:
-        """A client of this agent may take messages of servers now."""
+        """A client of this agent can take messages of servers now."""
 
 
 class ClientHosts:
@@ -72,11 +72,11 @@ class ClientHosts:
         self._keeper: ResumableSessions | None = None
 
     def keep_with(self, keeper: ResumableSessions) -> None:
-        """Have selections outlive this run of the hub. Those of sessions are kept with the session."""
+        """Keep selections of stateless clients with `keeper` over restarts. Sessions keep their own."""
         self._keeper = keeper
 
     def follow_with(self, listener: HostListener) -> None:
-        """Have a part of a higher layer hear of clients that may take messages."""
+        """Report clients that can take messages to a listener of a higher layer."""
         self._listener = listener
 
     def on_active(self, host: ClientHost) -> None:
@@ -87,7 +87,7 @@ class ClientHosts:
     # Negotiation
 
     def offered(self, dialect: mcp_dialect.Dialect, caller: Caller) -> dict[str, object]:
-        """The capabilities that answer a client's offer, in its place; none for a client that made none."""
+        """The capabilities that answer a client's offer; none for a client without an offer."""
         found = _offer(dialect, caller)
         if found is None:
             return {}
@@ -96,19 +96,19 @@ class ClientHosts:
         return {} if host is None else answer(self.offers.manifest(host), host.home)
 
     def join(self, session: Session) -> None:
-        """A session was opened: its client may be a host."""
+        """Register the client of a new session, if it is a host."""
         found = _offer(session.dialect, session.caller)
         host = None if found is None else self._host(session, session.caller, *found)
         if host is not None:
             host.declared = self.offers.declared(host)
             host.selection = session.selection
             self._hosts[session] = host
-            if host.selection.enabled:  # It goes on with a session of an earlier run.
+            if host.selection.enabled:  # The session continues one of an earlier run.
                 self._count(host.principal.id)
                 asyncio.get_running_loop().call_soon(self.on_active, host)
 
     def leave(self, key: HostKey) -> None:
-        """A session is over, or a client is forgotten."""
+        """Forget a host: its session is over, or it gave way to another."""
         host = self._hosts.pop(key, None)
         if isinstance(key, str) and self._latest.get(client := _client_of(key)) == key:
             del self._latest[client]
@@ -116,14 +116,14 @@ class ClientHosts:
             self._count(host.principal.id)
 
     def of_request(self, exchange: Exchange, caller: Caller) -> ClientHost | None:
-        """The client of a request, which is known from now on; None for one that is no host."""
+        """The host of a request, which this registers; None for a client that is not a host."""
         session = exchange.session
         if session is not None:
             return self._hosts.get(session)
         return self._stateless(exchange.dialect, caller)
 
     def of_notification(self, session: Session | None, caller: Caller) -> ClientHost | None:
-        """The client of a notification, if a request made it known: a notification does not say what its client is."""
+        """The host of a notification, if a request has registered it: a notification has no offer."""
         key = self._latest.get(_client(caller)) if session is None else session
         return None if key is None else self._hosts.get(key)
 
@@ -162,18 +162,18 @@ class ClientHosts:
                 yield host
 
     def reachable(self, host: ClientHost, method: str, feature: str | None = None) -> bool:
-        """Whether a client listens for a message of servers, as far as the hub can tell."""
+        """Whether a client seems to listen for a message of servers."""
         if isinstance(host.key, str):
             return self._streams.listens(host.key, method, feature)
         return not host.key.over and host.key.channel.open_streams > 0
 
     async def settled(self, host: ClientHost) -> None:
-        """Wait a little until the servers of a client were told which feature sets are on, for all at once."""
+        """Wait a limited time until all servers of a client were told which feature sets are on."""
         behind = [live.server for live in self.offers.connections(host) if len(live.updates)]
         await asyncio.gather(*(self._connections.settled(server, SETTLE_S) for server in behind))
 
     def refresh(self) -> None:
-        """Feature sets may have changed: tell the clients for which they did."""
+        """Tell clients whose feature sets have changed."""
         if self._hosts and not self._refreshing:
             self._refreshing = True
             self._tasks.begin(self._refresh(), None)
@@ -185,7 +185,7 @@ class ClientHosts:
     # Streams of the stateless era
 
     def granted(self, caller: Caller, dialect: mcp_dialect.Dialect, wanted: LiveFilter | None) -> LiveFilter | None:
-        """The part of a stream that servers' messages may take; None for a client that is no host."""
+        """The granted filter of a stream for servers' messages; None for a client that is not a host."""
         if wanted is None:
             return None
         if self._stateless(dialect, caller) is None:
@@ -212,11 +212,11 @@ class ClientHosts:
         try:
             host.dialect = between.spoken_with(offer, [each for _, each in self.offers.sets(host)])
         except Fault:
-            return None  # plain MCP, where the feature sets cannot be read
+            return None  # The feature sets cannot be read, so the client gets plain MCP.
         return host
 
     def _stateless(self, dialect: mcp_dialect.Dialect, caller: Caller) -> ClientHost | None:
-        """The host of a request of the stateless era, known from now on; None for a request without an offer."""
+        """The host of a stateless request, which this registers; None for a request without an offer."""
         found = _offer(dialect, caller)
         if found is None:
             return None
@@ -245,7 +245,7 @@ class ClientHosts:
             self._count(host.principal.id)
 
     def _forget_one(self, keys: list[str], problem: str) -> None:
-        """Forget the oldest of some hosts that has no stream open. Raises RESOURCE_EXHAUSTED if all have one."""
+        """Forget the oldest of these hosts without an open stream. Raises RESOURCE_EXHAUSTED if all have one."""
         gone = next((key for key in keys if key not in self._streams), None)
         if gone is None:
             raise Fault("RESOURCE_EXHAUSTED", problem, retry_after_ms=5000)
@@ -274,13 +274,13 @@ class ClientHosts:
         self.requests.tell(host.key, "featureSets/changed", change)
 
     def _count(self, agent: str) -> None:
-        """Work out what the clients of an agent can do."""
+        """Recompute the capabilities that the clients of an agent offer together."""
         hosts = [host for host in self._hosts.values() if host.principal.id == agent and host.selection.enabled]
         self._features.host(agent, frozenset[str]().union(*(supported(host.offer) for host in hosts)))
 
 
 def _offer(dialect: mcp_dialect.Dialect, caller: SessionCaller) -> tuple[McplOffer, McplPlace] | None:
-    """A client's offer and its place; None for a client that is no host, also where the offer cannot be read."""
+    """A client's offer and its place; None without an offer, or if it cannot be read."""
     if not dialect.capabilities.live or caller.principal.kind not in ("agent", "service"):
         return None
     try:
@@ -290,7 +290,7 @@ def _offer(dialect: mcp_dialect.Dialect, caller: SessionCaller) -> tuple[McplOff
 
 
 def _client(caller: Caller) -> str:
-    """A client of the stateless era, whatever it offers."""
+    """The key of a stateless client, without its offer."""
     return f"{caller.owner}{SEPARATOR}{caller.path}"
 
 

@@ -1,4 +1,4 @@
-"""Inferences of clients that are hosts: the servers around them are asked by the hub, and their answers made one."""
+"""Inferences of clients that are hosts: the hub asks the servers around them, and merges their answers into one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ClientInferences:
         self._hooks = hooks
 
     async def before(self, host: ClientHost, params: bytes) -> BeforeInferenceResult:
-        """Ask every server that the client selected, and make one answer of theirs."""
+        """Ask every server that the client selected, and merge the answers."""
         request = decode(BeforeInference, params)
         await self._hosts.settled(host)
         self._hosts.on_active(host)
@@ -81,7 +81,7 @@ class ClientInferences:
         return BeforeInferenceResult(first or self._any(host, OBSERVE), injections)
 
     async def after(self, host: ClientHost, params: bytes) -> AfterInferenceResult:
-        """Show every server that the client selected the answer. Those that may replace it do so one after another."""
+        """Show the answer to every server that the client selected. Servers that may replace it run one by one."""
         request = decode(AfterInference, params)
         await self._hosts.settled(host)
         around = BeforeInference(
@@ -100,7 +100,7 @@ class ClientInferences:
         return AfterInferenceResult(names[-1], answer.text, {**_servers_own(answer.metadata), REWRITTEN_BY: names})
 
     async def lifecycle(self, host: ClientHost, params: bytes) -> None:
-        """Pass on that an inference of a client began or ended (0.5)."""
+        """Tell servers that an inference of a client began or ended (0.5)."""
         notice = decode(Lifecycle, params)
         around = BeforeInference(
             notice.inference_id, notice.conversation_id or "", notice.turn_index or 0, None, notice.model
@@ -108,7 +108,7 @@ class ClientInferences:
         self._hooks.tell(ClientInference(self._hosts, host, around), notice.phase, notice.usage)
 
     def _any(self, host: ClientHost, path: str) -> str | None:
-        """A feature set of the client that uses a capability: an answer names one, also without a contribution."""
+        """A feature set of the client that uses a capability. An answer must name one, even an empty answer."""
         for live in self._hosts.offers.connections(host):
             active = self._hosts.offers.rights(host, live).active
             for name in active.enabled_sets:
@@ -128,7 +128,7 @@ def _labelled(host: ClientHost, sourced: Sourced) -> Injection:
 
 
 def _servers_own(metadata: Mapping[str, object]) -> dict[str, object]:
-    """The members of a server's metadata, without names of the hub. Too much of it is left out."""
+    """A server's metadata without the hub's own names; empty if it is too large."""
     if len(msgspec.json.encode(metadata)) > MAX_METADATA:
         return {}
     return made_visible({name: value for name, value in metadata.items() if not name.lower().startswith(PREFIX)})

@@ -1,8 +1,8 @@
 """The hub's offer to each client that is a host of MCPL, and a server's rights with such a client.
 
-A client is offered the feature sets that a person enabled for its agent, under the names of `protocols.mcpl.between`.
-It can only narrow them: a set that it did not select is off for it, and a set that the operator switches off is off at
-once.
+The hub offers a client the feature sets that a person enabled for its agent, under the names of
+`protocols.mcpl.between`. A client can only narrow them: a set that it did not select is off for it, and a set that the
+operator switches off is off at once.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class ClientOffers:
         self._access = access
 
     def manifest(self, host: ClientHost) -> dict[str, object]:
-        """The hub's manifest for a client: what a person enabled for its agent, and nothing else."""
+        """The hub's manifest for a client. It contains only feature sets that a person enabled for its agent."""
         blocking = any(live.state.offer.blocking_after_hook for live in self.connections(host))
         sets = [each for _, each in self.sets(host)]
         return between.client_manifest(host.declared or self.declared(host), host.dialect, sets, blocking=blocking)
 
     def declared(self, host: ClientHost) -> Declared:
-        """The feature sets of a client now. Those of a server that is away stay while they are enabled."""
+        """The feature sets of a client now, including enabled ones of disconnected servers."""
         try:
             found: dict[str, Mapping[str, Any]] = dict(
                 between.declared(self.sets(host), host.dialect, bare=host.bare)
@@ -78,7 +78,7 @@ class ClientOffers:
         policy = self._features.policy(live.server, offer.feature_sets, host.principal.id, only=mine)
         active, scopes = live.state.active, host.scopes(live.server, mine)
         if scopes:
-            # The client's own rules hold beside the operator's: a channel needs both.
+            # A channel must be allowed by the client's own rules and by the operator's.
             active = active & effective(offer, msgspec.structs.replace(policy, scopes=scopes))
         if host.dialect is McplDialect.V0_5:
             refused = tuple(path for path in offer.paths if not host.selection.grant.allows(path))
@@ -98,7 +98,7 @@ class ClientOffers:
         try:
             return self._features.enabled(server, agent, feature)
         except Fault:
-            return False  # The entries of this server cannot be read, so its feature sets are off.
+            return False  # Unreadable entries switch all feature sets of the server off.
 
     def _available(self, host: ClientHost) -> list[tuple[LiveConnection, frozenset[str]]]:
         """The servers of a client's agent, each with the feature sets that a person enabled for it."""
@@ -108,13 +108,13 @@ class ClientOffers:
             policy = self._features.policy(
                 live.server, offer.feature_sets, host.principal.id, supported=supported(host.offer)
             )
-            # A name is a text of the server too, and a person may have enabled it by a pattern.
+            # The server chose the name, and a person may have enabled it only by a pattern.
             found.append((live, live.shown_names.intersection(effective(offer, policy).enabled_sets)))
         return found
 
 
 def supported(offer: McplOffer) -> frozenset[str]:
-    """The families of capabilities that a client offers, of those that a hub without a model lacks."""
+    """The capabilities that a client offers and a hub without a model lacks."""
     return frozenset(family for family in UNSUPPORTED if any(_in(path, family) for path in offer.paths))
 
 

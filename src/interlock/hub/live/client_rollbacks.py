@@ -1,4 +1,4 @@
-"""Rollbacks for clients that are hosts: each takes back the client's state at the server whose feature set it names."""
+"""Rollbacks for clients that are hosts: each restores the client's state at the server of the named feature set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROLLBACK_S: Final = 60.0
 
 
 class ClientRollbacks:
-    """Takes back state that a client left with servers."""
+    """Restores earlier state that a client left with servers."""
 
     def __init__(
         self, hosts: ClientHosts, own_connections: OwnConnections, sends: JudgedSends, texts: ServerTexts
@@ -38,7 +38,7 @@ class ClientRollbacks:
         self._texts = texts
 
     async def roll_back(self, message: HostMessage) -> RollbackResult:
-        """Take a client's state at a server back. Refused beforehand where others share the connection."""
+        """Restore a client's state at a server. Refused if others share the connection."""
         request = decode(Rollback, message.params)
         live, feature = self._checked(message.host, request.feature_set)
         own = await self._own_connections.open(live.server, message.host.principal)
@@ -48,10 +48,10 @@ class ClientRollbacks:
         rollback = Rollback(feature, request.checkpoint)
         target = Target("state", live.server, feature)
         call = self._sends.of(message.exchange, message.caller, target, msgspec.json.encode(rollback))
-        await self._sends.admit(call)  # A rollback that was sent is in the log, whatever happens then.
+        await self._sends.admit(call)  # The audit log has the rollback before it is sent.
         details = {"featureSet": feature, "agent_id": message.host.principal.id, "checkpoint": request.checkpoint}
         try:
-            self._checked(message.host, request.feature_set)  # While a person was asked, it may have been switched off.
+            self._checked(message.host, request.feature_set)  # A person may have switched it off while one decided.
             asking = own.ask(ROLLBACK, rollback, RollbackResult, ROLLBACK_S)
             result = await self._texts.answered(message.host, live.server, ROLLBACK, asking)
         except Fault as fault:

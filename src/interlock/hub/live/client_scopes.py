@@ -1,7 +1,7 @@
-"""The gate for scopes of clients that are hosts: a call outside the scopes that its client set itself is refused.
+"""The scope gate for clients that are hosts: it refuses calls outside the scopes that the client set itself.
 
-A client's rules come with its `featureSets/update` (MCPL 0.4, Scoped Access) and can only narrow the operator's. The
-hub asks nobody on behalf of the client: one that wants more sends another update.
+A client's rules come with its `featureSets/update` (MCPL 0.4, Scoped Access) and can only narrow the operator's. No
+person is asked: a client that wants more sends another update.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from interlock.wire.errors import Fault
 
 
 class ClientScopesGate(FeatureSetGate):
-    """Holds a client to its own scopes. The scope gate before it made the label."""
+    """Holds a client to its own scopes. The scope gate before it has derived the label."""
 
     name = "client_scopes"
 

@@ -13,7 +13,7 @@ from interlock.wire.errors import Fault
 MAX_STREAMS: Final = 8
 """Streams of one client."""
 SEPARATOR: Final = "\x1f"
-"""Ends the name of a client in the key of one of its hosts. A client has a host for each offer that it makes."""
+"""Separates the client from the offer in the key of a host. A client has a host for each of its offers."""
 
 Notify = Callable[[str, bytes], None]
 
@@ -36,12 +36,12 @@ class ClientStreams:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams for messages of servers are open")
 
     def open(self, host: str, stream: object, wanted: LiveFilter, notify: Notify) -> None:
-        """Send messages on a stream that was acknowledged."""
+        """Use an acknowledged stream for messages."""
         self._hosts[stream] = host
         self._open.setdefault(host, {})[stream] = (wanted, notify)
 
     def close(self, stream: object) -> None:
-        """A stream is over."""
+        """Forget a closed stream."""
         host = self._hosts.pop(stream, "")
         streams = self._open.get(host, {})
         streams.pop(stream, None)
@@ -53,7 +53,7 @@ class ClientStreams:
         return any(wanted.wants(method, feature) for wanted, _ in self._open.get(host, {}).values())
 
     def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> object | None:
-        """Send a message on the newest stream of a host that takes it, and return the stream. With an id it asks."""
+        """Send a message on the host's newest stream that takes it. Returns the stream. With an id it is a request."""
         for stream, (wanted, notify) in reversed(self._open.get(owner, {}).items()):
             if wanted.wants(method, feature):
                 named = {} if id is None else {"id": id}

@@ -1,4 +1,4 @@
-"""MCPL on one connection to a server: what was agreed, what is under way, and each agent's part of it."""
+"""MCPL on one connection to a server: the negotiated state, open requests, and each agent's view of the state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id
 
 CAUSE: Final = "dev.interlock/cause"
-"""Member of a request's `_meta`: the inference on whose account a server asks."""
+"""Member of a request's `_meta`: the inference that caused the server's request."""
 MAX_VIEWS: Final = 256
 Result = TypeVar("Result")
 ConnectionId = tuple[str, str | None]
@@ -46,13 +46,13 @@ class LiveConnection:
         self.open: set[Id] = set()
         """Requests that the hub has not answered yet."""
         self.requests = BackgroundTasks()
-        """Answers the server's requests."""
+        """Tasks that answer the server's requests."""
         self.updates = BackgroundTasks()
-        """Tells the server what is on, and reads what it declares."""
+        """Tasks that tell the server its feature sets, and read its declarations."""
         self.receipt: asyncio.Future[None] | None = None
         """Done when the server's receipt for the latest update was taken."""
         self.manifest_hints = 0
-        """Hints of a 0.5 server that its manifest changed, which it was not read for yet."""
+        """Hints of a 0.5 server about a changed manifest that the hub has not read yet."""
         self.approved: set[tuple[str, str, str]] = set()
         """Scopes that were approved on it: feature set and its grant, label, and digest of the payload."""
         self.hooks: set[OpenHook] = set()
@@ -60,14 +60,14 @@ class LiveConnection:
         self.channels: dict[str, Channel] = {}
         """The channels that the server registered on it."""
         self.shown_names: frozenset[str] = frozenset()
-        """The declared feature sets whose names were judged, and may be told clients that are hosts."""
+        """The declared feature sets whose names were judged. Clients that are hosts see no others."""
         self._views: dict[str, tuple[tuple[object, ...], states.McplConnection]] = {}
-        """By agent: its part of the state, and what that was worked out from."""
+        """By agent: the values that its view was computed from, and the view."""
         self.note = ""
-        """The server's own word on the last update, for the operator."""
+        """The server's comment on the last update, for the operator."""
 
     def end(self) -> None:
-        """The connection, or its session, is gone: give up the work that it led to."""
+        """Cancel all work for a connection, or a session, that has ended."""
         self.requests.cancel()
         self.updates.cancel()
 
@@ -77,14 +77,15 @@ class LiveConnection:
             return False
         named = named_in(params)
         if named is None:
-            return True  # Which hook it names cannot be read.
+            return True  # The message is unreadable, so it may name any hook.
         cause, conversation = named.cause, named.conversation
         return any(cause == hook.inference or conversation == hook.conversation for hook in self.hooks)
 
     async def ask(self, method: str, params: msgspec.Struct, result: type[Result], timeout: float) -> Result:
-        """Send a request that changes something, and read its result. Raises UPSTREAM_ERROR for one without sense.
+        """Send a request and read its result. Raises UPSTREAM_ERROR for an unreadable result.
 
-        An error of the server that MCPL has is raised under its name.
+        An error of the server with a code of MCPL is raised under MCPL's name. The request may change something, so it
+        is never repeated.
         """
         encoded = msgspec.json.encode(params)
         try:
@@ -114,7 +115,7 @@ class LiveConnection:
 
 
 class MessageNames(msgspec.Struct, frozen=True):
-    """The names in a message of a server. A member of a wrong type names nothing."""
+    """The names in a message of a server. A member of a wrong type counts as empty."""
 
     feature_set: str = ""
     event: str = ""
@@ -123,7 +124,7 @@ class MessageNames(msgspec.Struct, frozen=True):
 
 
 def named_in(params: bytes) -> MessageNames | None:
-    """The names in a message that may be refused. None where it is no object."""
+    """The names in a message, which may be malformed. None if it is not an object."""
     try:
         decoded = msgspec.json.decode(params, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Connections to servers that speak MCPL: agreed on when a server introduces itself, ended with its connection.
+"""Connections to servers that speak MCPL. Each begins with the server's greeting and ends with its connection.
 
-`feature_updates.py` tells each server which feature sets are on, before anything else; `server_messages.py` takes the
-messages that it sends by itself.
+`feature_updates.py` tells each server which feature sets are on, before anything else. `server_messages.py` handles the
+messages that servers send by themselves.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LiveConnections:
         return None if live is None else live.state.offer.feature_sets.get(feature)
 
     async def on_greeted(self, server: str, key: str | None, agent: str | None, connection: Connection) -> None:
-        """A server introduced itself, anew after a lost session: agree on MCPL, and tell it what is on."""
+        """Agree on MCPL with a server that introduced itself, also in a new session, and tell it its feature sets."""
         former = self._open.pop((server, key), None)
         if former is not None:
             former.end()
@@ -80,25 +80,25 @@ class LiveConnections:
         if found[0].warning:
             self._logs.add(server, "hub", found[0].warning)
         self._open[server, key] = live
-        # Clients that are hosts have a set only once its name is judged. If it was on before, a server that must check
-        # their answers would seem to take no part.
+        # Clients that are hosts see a set only once its name is judged. Judge the names before the set is on: otherwise
+        # a server that must check answers would seem to take no part.
         await self.updates.judge_names(live)
         await self.updates.update(live)
 
     def on_closed(self, server: str, key: str | None, connection: Connection) -> None:
-        """A connection is gone, and with it what the server asked on it."""
+        """Forget a closed connection, and cancel the server's requests on it."""
         live = self._open.get((server, key))
         if live is not None and live.connection is connection:
             del self._open[server, key]
             live.end()
 
     def on_request(self, server: str, key: str | None, request: Request) -> bool:
-        """Take a request of a server. False where it does not speak MCPL, or where this is no method of MCPL."""
+        """Handle a request of a server. False if the server does not speak MCPL, or if the method is not of MCPL."""
         live = self._open.get((server, key))
         return live is not None and self.messages.on_request(live, request)
 
     def on_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
-        """Take a notification of a server, if it is one of MCPL."""
+        """Handle a notification of a server, if it is one of MCPL."""
         live = self._open.get((server, key))
         if live is not None:
             self.messages.on_notification(live, method, params)
@@ -106,17 +106,17 @@ class LiveConnections:
     # Changes while the hub runs.
 
     def reload(self) -> None:
-        """The configuration changed: every server is told what holds now."""
+        """Tell every server its feature sets under a new configuration."""
         for server in {live.server for live in self._open.values()}:
             self.on_features(server)
 
     def on_features(self, server: str) -> None:
-        """The feature sets of a server changed: narrower rights hold from now on, and the server is told."""
+        """Apply changed feature sets of a server. Narrower rights hold at once, then the server is told."""
         for live in self._of(server):
             self.updates.begin(live)
 
     async def settled(self, server: str, timeout_s: float) -> None:
-        """Wait until a server was told of its feature sets and has answered, or the time is up."""
+        """Wait until a server has answered the update of its feature sets, or the time is up."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for live in self._of(server):

@@ -1,4 +1,4 @@
-"""Elevations (MCPL 0.4, Scoped Access): a server asks for a scope, and the operator's rules or a person answer."""
+"""Elevations (MCPL 0.4, Scoped Access): a server requests a scope, and the operator's rules or a person decide."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Elevations:
         elevation = arrival.params
         assert isinstance(elevation, Elevate)
         result = await self.elevate(live, elevation)
-        admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
+        admit(live.state, request.method, request.params)  # The grant may have been revoked meanwhile.
         self._journal.live_scope(live.server, elevation.feature_set, elevation.scope.label, approved=result.approved)
         return result
 
     async def elevate(self, live: LiveConnection, elevation: Elevate) -> ElevateResult:
-        """Approve or refuse a scope: by the rules, by what was approved on this connection, or by a person."""
+        """Approve or refuse a scope: by the rules, by an earlier approval on this connection, or by a person."""
         feature, scope = elevation.feature_set, elevation.scope
         label, decision = judge_scope(live.state, feature, scope.payload, scope.label)
         if decision.outcome == "deny":
@@ -59,7 +59,7 @@ class Elevations:
         settings = self._settings().get(live.server)
         given = enriched(scope.payload, label, None if settings is None else settings.scopes.get(feature))
         payload = msgspec.json.encode(given)
-        # An approval ends with the grant under which it was given: a set that is enabled anew asks anew.
+        # An approval ends with the grant under which it was given. After the set is enabled again, a person is asked.
         grant = self._features.enabled_by(live.server, feature)
         key = (f"{feature}\x1f{grant}", label, hashlib.sha256(payload).hexdigest())
         if decision.outcome == "allow" or key in live.approved:
@@ -86,7 +86,7 @@ class Elevations:
             arguments_hash=hashlib.sha256(payload).hexdigest(),
             summary=payload[:2000].decode("utf-8", "replace"),
         )
-        # The whole payload is what a person approves.
+        # A person approves the whole payload, so it must be shown in full.
         view = await full_view({"featureSet": feature, "label": label, "payload": msgspec.json.decode(payload)})
         if not view:
             return ElevateResult(False, reason="the payload is too large to be shown to a person")

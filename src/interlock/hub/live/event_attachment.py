@@ -1,6 +1,6 @@
 """Attaches held events to the agent's next tool result, each in a content block of its own.
 
-A result never becomes a failure for that: if the events cannot be had, the result goes without them.
+A failure to read events never fails a result: the result goes out without them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class EventAttachment:
         deliver(result)
 
     async def _events(self, call: Call) -> list[dict[str, Any]]:
-        """Events for the client of a call, as content blocks. Those that it cannot be given wait again."""
+        """Events for the client of a call, as content blocks. Undelivered events wait again."""
         events, left = await self._deliveries.take(self._agent, MAX_EVENTS, MAX_BYTES)
         try:
             added = await self._judging.run_result(call.caller.owner, lambda: blocks(events, left, MAX_TEXT))

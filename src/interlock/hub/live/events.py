@@ -1,8 +1,8 @@
-"""The stored forms of live events: what was seen, what waits for an agent, and what woke one.
+"""The stored forms of live events.
 
-`LIVE_SEEN` knows an event again for some days and holds its answer. `LIVE_PENDING` holds an event for one agent until
-it was delivered. `LIVE_WAKES` says when an agent was woken, for budgets and usage, and `UNSENT_WAKES` of which the
-operator's webhook is still to be told.
+`LIVE_SEEN` remembers each event for some days, with its answer, to recognize repeated ones. `LIVE_PENDING` holds an
+event for one agent until it is delivered. `LIVE_WAKES` records when an agent was woken, for budgets and usage.
+`UNSENT_WAKES` holds the wakes that the operator's webhook must still be told of.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Seen(msgspec.Struct, frozen=True):
     outcomes: dict[str, Outcome]
     """By agent."""
     cause: str
-    """The rule, or what else decided."""
+    """The rule that decided, or another reason."""
     accepted: bool
     inference: str = ""
     reason: str = ""
     size: int = 0
-    """Of the content, in bytes."""
+    """The bytes of the content."""
     conversation: str = ""
-    """Of a message that a client took: its conversation, as the server knows it."""
+    """For a message that a client took: the conversation, by the id that the server knows."""
 
 
 class PendingEvent(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class PendingEvent(msgspec.Struct, frozen=True):
     """Events of one group share a wake."""
     channel: str | None = None
     origin: dict[str, Any] = {}
-    """Where it comes from, as the server claims."""
+    """The origin of the event, as the server claims."""
     tags: tuple[str, ...] = ()
     from_agent: bool = False
     """Whether the hub knows that an agent caused it."""
@@ -75,9 +75,9 @@ class PendingEvent(msgspec.Struct, frozen=True):
     on_way: bool = False
     """Whether it was handed on and nobody has answered for it yet."""
     held_at: float = 0.0
-    """When it was left out of a wake of its group, as a budget had no room for it."""
+    """When it was left out of a wake of its group because a budget was used up."""
     node: str = ""
-    """The hub that handed it on, while it is on its way, where several share a store."""
+    """The node of the hub that is handing it on; empty while it waits."""
 
     @property
     def tokens(self) -> int:
@@ -100,11 +100,11 @@ class Wake(msgspec.Struct, frozen=True):
     cost: int = 0
     """In tokens, estimated."""
     chain: tuple[str, ...] = ()
-    """The agents whose wakes led to it, itself last."""
+    """The agents whose wakes led to this one, in order. The last is the woken agent."""
 
 
 class UnsentWake(msgspec.Struct, frozen=True):
-    """A wake of which the operator's webhook is still to be told."""
+    """A wake that the operator's webhook must still be told of."""
 
     id: str
     """Sorts by time."""
@@ -124,9 +124,9 @@ UNSENT_WAKES: Final = Collection("live_unsent_wakes", UnsentWake, key="id")
 
 
 def seen_id(server: str, event: str) -> str:
-    """The key by which an event is known again: ids are unique within their server alone."""
+    """The key that identifies a repeated event. Event ids are unique only within their server."""
     key = SEPARATOR.join((server, event))
-    # An id of 256 characters and a server's name fit; NUL is no character of a key.
+    # An id of 256 characters and a server's name fit into a key. A key cannot contain NUL.
     return key if "\0" not in key and len(key) <= 500 else "sha256:" + hashlib.sha256(key.encode()).hexdigest()
 
 

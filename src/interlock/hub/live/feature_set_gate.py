@@ -1,4 +1,4 @@
-"""The shape of a gate on calls of tools that belong to a feature set of MCPL, and which set that is."""
+"""A base class for gates on tools that belong to a feature set of MCPL, and the function that finds the set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from interlock.wire.names import may_spell
 
 
 class FeatureSetGate(ABC):
-    """Judges each call of such a tool, and passes every other call."""
+    """Judges each call of a tool with a feature set, and passes all other calls."""
 
     def __init__(self, servers: Callable[[], Mapping[str, ServerSettings]]) -> None:
         self._servers = servers
@@ -29,7 +29,7 @@ class FeatureSetGate(ABC):
         """The verdict on one call."""
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """Pass: each call is judged by itself."""
+        """Pass. `judge` decides about each call."""
         return PASS
 
     def check(self, target: Target) -> Check | None:
@@ -39,7 +39,7 @@ class FeatureSetGate(ABC):
 
 
 def feature_of(target: Target, settings: ServerSettings | None) -> str | None:
-    """The feature set of a tool: as the operator says, or else as the server declares."""
+    """The feature set of a tool: the operator's setting, or else the server's declaration."""
     if target.tool is None:
         return None
     named = None if settings is None else settings.tools.feature_sets.get(target.name)

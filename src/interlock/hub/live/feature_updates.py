@@ -1,7 +1,7 @@
 """Tells servers which feature sets are on (`featureSets/update`), and follows what they declare.
 
-The grant in force decides when a message arrives, so a narrower grant holds before the server has heard of it. A server
-of 0.5 answers an update with a receipt, which may come on another stream than its next request.
+The grant in force when a message arrives decides, so a narrower grant holds before the server is told. A 0.5 server
+answers an update with a receipt, which may come on another stream than its next request.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from interlock.wire.errors import Fault
 
 UPDATE: Final = "featureSets/update"
 ANSWER_TIMEOUT_S: Final = 10.0
-"""How long a server may take to answer an update or for its manifest."""
+"""How long a server may take to answer an update, or a request for its manifest."""
 MAX_UPDATES: Final = 2_048
 """Updates of one connection that are under way."""
 
 
 class DeclarationListener(Protocol):
-    """Hears that servers declare other feature sets than before."""
+    """Is told when servers change their declarations."""
 
     def refresh(self) -> None:
         """Some feature sets may have changed."""
@@ -40,7 +40,7 @@ class NameJudge(Protocol):
     """Judges the names of feature sets."""
 
     async def names(self, server: str, found: Collection[str]) -> frozenset[str]:
-        """The names of feature sets that a client may be told of. Raises a `Fault` where they cannot be searched."""
+        """The names that clients may be told. Raises a `Fault` if they cannot be judged."""
 
 
 class FeatureUpdates:
@@ -53,11 +53,11 @@ class FeatureUpdates:
         self._names: NameJudge | None = None
 
     def judge_names_with(self, judge: NameJudge) -> None:
-        """Have names judged before clients that are hosts are told of them. Called before the first server comes."""
+        """Judge names with `judge` before clients that are hosts see them. Called before the first server connects."""
         self._names = judge
 
     async def judge_names(self, live: LiveConnection) -> None:
-        """Judge the names that a server declares now. Clients are told of no other."""
+        """Judge the names that a server declares now. Clients see only names that passed."""
         declared = live.state.offer.feature_sets
         if self._names is None or not declared:
             return
@@ -70,7 +70,7 @@ class FeatureUpdates:
             self._log(live.server, f"{withheld} of its feature sets have names that read like instructions")
 
     def follow_with(self, listener: DeclarationListener) -> None:
-        """Have a part of a higher layer hear of changed declarations."""
+        """Report changed declarations to a listener of a higher layer."""
         self._listener = listener
 
     async def update(self, live: LiveConnection) -> None:
@@ -79,19 +79,19 @@ class FeatureUpdates:
         await self._send(live)
 
     def begin(self, live: LiveConnection) -> None:
-        """Do the same in the background."""
+        """Run `update` in the background."""
         live.updates.begin(self.update(live), None)
 
     def on_changed(self, live: LiveConnection, change: feature_sets.FeatureSetsChanged) -> None:
-        """A server declares other feature sets. Raises a `Fault` for a change that cannot be."""
+        """Apply a server's changed declarations. Raises a `Fault` for an impossible change."""
         sets = feature_sets.apply_change(live.state.offer.feature_sets, change, live.state.dialect)
-        # At once: the next change may come before the server is told of this one.
+        # Apply it at once: the next change may arrive before the server is told of this one.
         self._redeclare(live, msgspec.structs.replace(live.state.offer, feature_sets=sets))
         if len(live.updates) < MAX_UPDATES:
             live.updates.begin(self._announce(live), None)
 
     def on_manifest_hint(self, live: LiveConnection) -> None:
-        """A server of 0.5 says that its manifest changed."""
+        """Read the manifest of a 0.5 server again, because the server says that it changed."""
         live.manifest_hints += 1
         if live.manifest_hints == 1:
             live.updates.begin(self._read_manifests(live), None)
@@ -100,7 +100,7 @@ class FeatureUpdates:
         live.state = states.redeclare(live.state, offer, self._policy(live, offer))
 
     async def _announce(self, live: LiveConnection) -> None:
-        """Tell the server, and those who follow declarations, what holds after other declarations."""
+        """Tell the server, and the listeners of declarations, the effect of changed declarations."""
         await self._send(live)
         await self.judge_names(live)
         if self._listener is not None:
@@ -110,7 +110,7 @@ class FeatureUpdates:
         return self._features.policy(live.server, offer.feature_sets, live.agent)
 
     async def _send(self, live: LiveConnection) -> None:
-        """Write the latest update. To a 0.5 server it is a request, whose receipt may come later."""
+        """Send the latest update. For a 0.5 server it is a request, and its receipt may come later."""
         message, number = live.state.message(), live.state.update
         if message is None:
             return
@@ -123,7 +123,7 @@ class FeatureUpdates:
             answer = asyncio.ensure_future(
                 live.connection.request(UPDATE, params, timeout=ANSWER_TIMEOUT_S, early=True)
             )
-            # The request is on its way once the task has run; nothing else is sent before that.
+            # Let the task run first, so that the server gets the update before any other message.
             await asyncio.sleep(0)
             live.state = states.written(live.state, number)
             live.receipt = asyncio.get_running_loop().create_future()
@@ -149,7 +149,7 @@ class FeatureUpdates:
             self._log(live.server, f"answered its feature sets: accepted={receipt.accepted} {live.note}"[:1000])
 
     async def _read_manifests(self, live: LiveConnection) -> None:
-        """Read the manifest, and once more for all hints that came meanwhile. A flood of them begins no more tasks."""
+        """Read the manifest, and once more if hints came meanwhile. One task serves any number of hints."""
         try:
             while live.manifest_hints and len(live.updates) < MAX_UPDATES:
                 hints = live.manifest_hints
@@ -159,7 +159,7 @@ class FeatureUpdates:
             live.manifest_hints = 0
 
     async def _read_manifest(self, live: LiveConnection) -> None:
-        """Read a 0.5 server's declarations again. They are off at once where they differ."""
+        """Read a 0.5 server's declarations again. Sets whose declaration changed are off at once."""
         try:
             result = await live.connection.request("mcpl/manifest", timeout=ANSWER_TIMEOUT_S)
             offer = read_manifest_result(result)

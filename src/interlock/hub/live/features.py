@@ -25,7 +25,7 @@ from interlock.wire.errors import Fault
 MAX_ENTRIES: Final = 10_000
 MAX_WARNINGS: Final = 10
 MAX_SHOWN: Final = 200
-"""Characters of the id of an entry that cannot be read."""
+"""Characters of an unreadable entry's id that a message shows."""
 
 
 class FeatureEntry(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class FeatureEntry(msgspec.Struct, frozen=True):
     at: datetime
     because: str = ""
     uses: tuple[str, ...] | None = None
-    """The uses of those feature sets when they were enabled. A set that uses more is off; None: not known then."""
+    """The uses of these feature sets when they were enabled; None if unknown then. A set that uses more is off."""
 
 
 FEATURES: Final = StoreCollection("live_features", FeatureEntry, key="id", columns=("server",))
@@ -59,7 +59,7 @@ class AgentEntries(msgspec.Struct):
     disabling: list[FeatureEntry] = []
 
     def enable(self, feature: str, declared: FeatureSet | None = None) -> bool:
-        """Whether a set is on. A server may declare further uses afterwards, which nobody has enabled."""
+        """Whether a set is on. A set that now uses more than a person enabled is off."""
         found = [entry for entry in self.enabling if names((entry.feature,), feature)]
         if not found or self.disable(feature):
             return False
@@ -68,18 +68,18 @@ class AgentEntries(msgspec.Struct):
 
     @property
     def may_enable(self) -> bool:
-        """Whether some set may be on, whatever a server declares. In doubt one may be."""
+        """Whether some set may be on, whatever the server declares. True if that is uncertain."""
         return any(not self._covered(entry.feature) for entry in self.enabling)
 
     def _covered(self, pattern: str) -> bool:
-        """Whether every set that a pattern names is switched off, as far as the texts of the patterns show."""
+        """Whether disabling patterns cover every set that a pattern names, judged by the texts of the patterns."""
         stems = (entry.feature.rstrip("*") for entry in self.disabling if entry.feature.endswith("*"))
         return any(entry.feature == pattern for entry in self.disabling) or any(
             "*" not in stem and pattern.startswith(stem) for stem in stems
         )
 
     def disable(self, feature: str) -> bool:
-        """Whether a set is switched off. A pattern that cannot be read names every set."""
+        """Whether a set is switched off. An unreadable pattern matches every set."""
         return names((entry.feature for entry in self.disabling), feature, unusable=True)
 
 
@@ -88,14 +88,14 @@ NOBODY: Final[Mapping[str, AgentEntries]] = {}
 
 
 class Declarations(Protocol):
-    """Knows the feature sets that servers declare now."""
+    """Finds the feature sets that servers declare now."""
 
     def declaration(self, server: str, agent: str, feature: str) -> FeatureSet | None:
-        """A feature set as a server declares it to an agent; None where it does not, or is away."""
+        """A feature set as a server declares it to an agent; None if it is undeclared or the server disconnected."""
 
 
 class Features:
-    """All entries, following the store. Anyone who acts on a message asks here at that moment."""
+    """All entries, following the store. Every message is checked here when it arrives."""
 
     def __init__(self, config: Callable[[], Config]) -> None:
         self._config = config
@@ -128,7 +128,7 @@ class Features:
             on_change(server)
 
     def host(self, agent: str, supported: frozenset[str]) -> None:
-        """The clients of an agent are hosts that can do this. Feature sets that need it may be on from now on."""
+        """Note the capabilities of an agent's clients that are hosts. Feature sets that need them may then be on."""
         if self._hosted.get(agent, frozenset()) == supported:
             return
         others = {name: known for name, known in self._hosted.items() if name != agent}
@@ -147,10 +147,10 @@ class Features:
         only: Collection[str] | None = None,
         supported: frozenset[str] = frozenset(),
     ) -> HostPolicy:
-        """The declared feature sets that one agent allows a server; without an agent, those that any of them allows.
+        """The policy for a server and one agent; without an agent, the union of all agents.
 
-        Several agents share a connection: a set is on there if one of them wants it, and its events reach that one.
-        `only` names the sets that can be on, `supported` what a host could do that is not counted yet.
+        Several agents may share a connection. There a set is on if it is on for one of them, and its events reach that
+        agent alone. `only` restricts the sets. `supported` adds capabilities of a host that is not registered yet.
         """
         mine = self._known_by_agent(server)
         entries = list(mine.values()) if agent is None else [mine.get(agent, NO_ENTRIES)]
@@ -170,13 +170,13 @@ class Features:
         )
 
     def basis(self, server: str) -> tuple[object, ...]:
-        """The objects that policies of a server follow from: while they are the same, so are the policies."""
+        """The objects that a server's policies are computed from. While they are the same, so are the policies."""
         return self._known_by_agent(server), self._config(), self._hosted
 
     def enabled(self, server: str, agent: str, feature: str) -> bool:
-        """Whether a feature set is on for an agent: enabled, and with no further uses than when it was.
+        """Whether a feature set is on for an agent: it is enabled, and uses no more than when it was enabled.
 
-        Raises SERVER_NOT_READY where an entry on the server's feature sets cannot be read.
+        Raises SERVER_NOT_READY if an entry on the server's feature sets cannot be read.
         """
         mine = self._by_agent(server).get(agent, NO_ENTRIES)
         declared = None if self._declarations is None else self._declarations.declaration(server, agent, feature)
@@ -188,13 +188,13 @@ class Features:
         return tuple(sorted(agent for agent, mine in known.items() if mine.enable(feature, declared)))
 
     def enabled_by(self, server: str, feature: str) -> str:
-        """Names the entries on a feature set as they are now: another name after each change of one."""
+        """A text that identifies the current entries on a feature set. It differs after each change of one."""
         self._check(server)
         found = (each for each in self.entries() if each.server == server and names((each.feature,), feature))
         return " ".join(sorted(f"{each.id}={each.enabled}@{each.at.timestamp()}" for each in found))
 
     def has_any(self, agent: str) -> bool:
-        """Whether anything at all is on for an agent."""
+        """Whether any feature set is on for an agent."""
         if self._agents is None:
             servers = {entry.server for entry in self.entries()}
             found = (known for server in servers for known in self._known_by_agent(server).items())
@@ -202,9 +202,9 @@ class Features:
         return agent in self._agents
 
     def any_on(self, server: str, agent: str) -> bool:
-        """Whether an agent has any feature set of a server on, also while the server is away.
+        """Whether any feature set of a server is on for an agent, also while the server is disconnected.
 
-        Raises SERVER_NOT_READY where an entry on them cannot be read.
+        Raises SERVER_NOT_READY if an entry on them cannot be read.
         """
         return self._by_agent(server).get(agent, NO_ENTRIES).may_enable
 
@@ -213,13 +213,13 @@ class Features:
         return self._ready().readable()
 
     def unreadable(self, server: str) -> list[str]:
-        """The ids of entries that cannot be read and may disable feature sets of a server: all its sets are off."""
+        """The ids of unreadable entries that may disable feature sets of a server. With any, all its sets are off."""
         if self._mirror is None:
             return []
         return sorted(key for key in self._mirror.problems if _server_of(key) in (server, None))
 
     async def put(self, entries: Iterable[FeatureEntry], records: Iterable[object]) -> None:
-        """Store entries together with their audit records. They hold when this returns."""
+        """Store entries together with their audit records. They are in force when this returns."""
         if len(self._ready()) >= MAX_ENTRIES:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_ENTRIES} entries of feature sets exist")
         async with self._store.transaction() as transaction:
@@ -236,7 +236,7 @@ class Features:
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
-        """The entries that cannot be read, and how a person deletes each."""
+        """A warning for each unreadable entry, with the command that deletes it."""
         found = []
         for id_ in [] if self._mirror is None else sorted(self._mirror.problems):
             if (parts := entry_parts(id_)) is None:
@@ -250,14 +250,14 @@ class Features:
         return found[:MAX_WARNINGS]
 
     def _known_by_agent(self, server: str) -> Mapping[str, AgentEntries]:
-        """The same, and of nobody while an entry cannot be read: a server works without its feature sets."""
+        """The entries of a server by agent; empty while one is unreadable, so that the server works without them."""
         try:
             return self._by_agent(server)
         except Fault:
             return NOBODY
 
     def _by_agent(self, server: str) -> dict[str, AgentEntries]:
-        self._check(server)  # An entry that cannot be read may disable what was worked out before it came.
+        self._check(server)  # An unreadable entry may disable a set that the cached value enables.
         known = self._of.get(server)
         if known is None:
             known = {}
@@ -277,7 +277,7 @@ class Features:
         return self._mirror
 
     def _check(self, server: str) -> None:
-        """Raise SERVER_NOT_READY where an entry on the feature sets of a server cannot be read."""
+        """Raise SERVER_NOT_READY if an entry on the feature sets of a server is unreadable."""
         if (mirror := self._ready()).problems and (found := self.unreadable(server)):
             message = f"the feature sets of {server} are off: an entry on them cannot be read"
             hint = "`interlock status` names the entry, and how to delete it"
@@ -285,19 +285,19 @@ class Features:
 
 
 def entry_parts(id_: str) -> tuple[str, str, str] | None:
-    """The server, the agent and the pattern of an entry, which its id names; None for an id of another form."""
+    """The server, the agent and the pattern in an entry's id; None for an id of another form."""
     parts = id_.split(SEPARATOR)
     return None if len(parts) != 3 else (parts[0], parts[1], parts[2])
 
 
 def _server_of(id_: str) -> str | None:
-    """The server of an entry; None where its id does not say, so that it may be any."""
+    """The server of an entry; None for an id that does not name one, so the entry may concern any server."""
     parts = entry_parts(id_)
     return None if parts is None else parts[0]
 
 
 def _denied(config: Config, hosted: frozenset[str]) -> tuple[str, ...]:
-    """The uses that a hub without a model cannot serve. Clients may: hosts, or those with models for sampling."""
+    """The uses that nobody can serve: a hub without a model relies on clients that are hosts, or on sampling."""
     if config.models:
         return ()
     bridged = ("inferenceRequest",) if config.host.inference.sampling == "allow" else ()
@@ -305,11 +305,11 @@ def _denied(config: Config, hosted: frozenset[str]) -> tuple[str, ...]:
 
 
 def _granted(paths: Iterable[str], on: Iterable[FeatureSet]) -> tuple[str, ...]:
-    """The operator's grants that belong to what an enabled feature set uses: no grant reaches an agent by itself."""
+    """The operator's grants that an enabled feature set uses. A grant alone gives an agent nothing."""
     families = {_family(path) for found in on for path in found.needs}
     return tuple(path for path in paths if _family(path) in families)
 
 
 def _family(path: str) -> str:
-    """The method that a capability belongs to: `contextHooks.beforeInference` of its paths."""
+    """The first two parts of a capability path, such as `contextHooks.beforeInference`."""
     return ".".join(path.split(".")[:2])

@@ -1,6 +1,6 @@
-"""The live gate: after an event or a room's message reached an agent, its tools that change something ask a person.
+"""The live gate: after an event or a room's message reached an agent, its tools that change something need approval.
 
-Both are untrusted text in the agent's context. That holds in every mode but `observe`, which only records.
+Events and messages are untrusted text in the agent's context. In mode `observe` the gate only records.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class LiveGate:
         self._note = note
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """Ask for tools that change something. Decided per tool; plans are made anew when this ends."""
+        """Ask for tools that change something. Plans are made again when the time is over."""
         if self._mode == "observe" or not self._asks(principal, target):
             return PASS
         return Ask(f"{target.shown} needs a person's approval: {principal.id} was given a message from outside.", RULE)
 
     def check(self, target: Target) -> Check | None:
-        """No check of arguments. `observe` notes calls that other modes ask about."""
+        """Check no arguments. In mode `observe`, note calls that other modes would ask about."""
         if self._mode != "observe" or not self._changes(target):
             return None
         return WouldAsk(self._note, lambda call: RULE if self._asks(call.caller.principal, target) else "")
@@ -60,6 +60,6 @@ class LiveGate:
 
     def _changes(self, target: Target) -> bool:
         if target.tool is None:
-            # A channel is there to answer messages from outside, and a person enabled that.
+            # A person enabled the channel so that the agent answers messages from outside.
             return target.kind == "state"
         return self._risk_of(target.tool) is not Risk.SAFE

@@ -1,6 +1,6 @@
-"""The servers that take part in an inference: who they are, and how each is asked and told.
+"""The servers that take part in an inference: finds them, asks them, and notifies them.
 
-A server's rights with the inference are read when it is asked, and again when its answer is used.
+A server's rights are read when it is asked, and again when its answer is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from interlock.wire.messages import Request
 
 
 class Party(msgspec.Struct, frozen=True):
-    """A server in an inference: its connection, and its rights at the moment it was asked."""
+    """A server in an inference: its connection, and its rights when it was asked."""
 
     live: LiveConnection
     state: McplConnection
@@ -40,7 +40,7 @@ class Party(msgspec.Struct, frozen=True):
         return self.blocks and self.state.active.grant.allows(AFTER_REWRITE)
 
     def notify(self, method: str, params: bytes) -> None:
-        """Tell the server. One that may not have this, or is gone, is not told: a notification promises nothing."""
+        """Notify the server, unless it lacks the right or is disconnected. Delivery is not guaranteed."""
         try:
             check_outgoing(self.state, method, notification=True)
             self.live.connection.tell(method, params)
@@ -57,10 +57,10 @@ class HookParties:
         self._access = access
 
     def find(self, inference: HookedInference, wants: Callable[[McplConnection], bool]) -> list[Party]:
-        """The servers that take this part in the inference by its feature sets, in the order of their names."""
+        """The servers whose rights satisfy `wants`, by name."""
         principal, parties = inference.principal, list[Party]()
         for found in self._connections.of_agent(principal.id):
-            # Most take no part with anybody, which the connection knows. The rights of the inference only narrow it.
+            # Check the connection first: most servers take no part, and the rights of the inference only narrow it.
             if wants(found.state) and self._access.reaches(principal, found.server):
                 party = Party(found, inference.rights(found))
                 if wants(party.state):
@@ -80,7 +80,7 @@ class HookParties:
             live.hooks.discard(hook)
 
     def _on_request(self, live: LiveConnection, request: Request) -> None:
-        """A request on the hook's own stream: the hook caused it."""
+        """Serve a server's request on the stream of a hook. An inference is refused, because the hook caused it."""
         if request.method == "inference/request":
             fault = inference_in_hook("")
             self._refusals.add(live.server, request.method, "", "", fault)

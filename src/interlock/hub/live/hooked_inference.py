@@ -1,4 +1,4 @@
-"""An inference as servers take part in it, and the answer of its model."""
+"""An inference that servers take part in, and the answer of its model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from interlock.protocols.mcpl.states import McplConnection
 
 
 class HookedInference(Protocol):
-    """An inference, as far as servers take part in it."""
+    """The parts of an inference that hooks need."""
 
     @property
     def principal(self) -> Principal:
@@ -23,10 +23,10 @@ class HookedInference(Protocol):
 
     @property
     def around(self) -> BeforeInference:
-        """Its ids, its user's message and its model, as servers read them."""
+        """The ids, the user's message and the model of the inference, as servers see them."""
 
     def rights(self, live: LiveConnection) -> McplConnection:
-        """A server's rights with it, at this moment."""
+        """A server's rights with this inference now."""
 
     def params(self, server: str) -> BeforeInference:
         """The hook's params for one server, with the channels around the inference."""

@@ -1,4 +1,4 @@
-"""A message of a client that is a host, with everything that judges it: who sent it, and how it is answered."""
+"""A message of a client that is a host, with its sender and its exchange, as the gates need it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HostMessage(msgspec.Struct, frozen=True):
 
 
 class NoticeExchange(SessionExchange[Session, Caller]):
-    """A notification that is judged like a request. Nobody gets an answer, so none can be given up."""
+    """The exchange of a notification that is judged like a request. It has no answer, so it cannot be cancelled."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""Webhooks in: a signed message becomes an event for the one agent that its configuration names.
+"""Incoming webhooks: a signed message becomes an event for the agent that the configuration names.
 
-Signature and timestamp are verified over the raw bytes before anything in them is read (Standard Webhooks). A message
-that is sent again is known by its id.
+The hub verifies signature and timestamp over the raw bytes before it reads the message (Standard Webhooks). It
+recognizes a repeated message by its id.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from interlock.wire.messages import check_shape
 MAX_BYTES: Final = 64 * 1024
 MAX_ID: Final = 256
 UNVERIFIED: Final = Rate(per_minute=600)
-"""Messages without a good signature, to all webhooks together, before their senders are told to wait."""
+"""Messages without a valid signature that all webhooks together answer, before senders are told to wait."""
 _TYPE: Final = re.compile(r"[A-Za-z0-9_:-]{1,60}(?:\.[A-Za-z0-9_:-]{1,60}){0,5}\Z")
 UNREADY: Final = "the webhook has no secret yet"
 
@@ -60,7 +60,7 @@ class IncomingWebhooks:
         except Fault as fault:
             claimed = {key.lower(): value for key, value in headers.items()}.get("webhook-id", "")
             self._refusals.add(PREFIX + name, "POST", "", claimed, fault)
-            # Only its operator learns that a webhook has no secret: strangers would learn its name by it.
+            # Only the operator learns that a webhook has no secret. The answer would tell a stranger that it exists.
             if fault.message == UNREADY:
                 raise _not_signed() from None
             raise
@@ -73,26 +73,26 @@ class IncomingWebhooks:
             raise
 
     def _count_unverified(self) -> None:
-        """Count a message after its signature was looked at, so that no flood silences those who sign.
+        """Count a message whose signature is not valid, so that a flood never blocks signed messages.
 
-        All names count together, unknown ones too, so that no answer tells which webhooks exist. Raises RATE_LIMITED.
+        All names share one count, also unknown ones, so that no answer tells which webhooks exist. Raises RATE_LIMITED.
         """
         self._unverified.take("", UNVERIFIED, time.monotonic())
 
 
 def _verified(hook: HookSettings, headers: Mapping[str, str], body: bytes) -> str:
-    """The id of a message whose signature and time are good. Raises AUTH_REQUIRED."""
+    """The id of a message with a valid signature and time. Raises AUTH_REQUIRED."""
     lower = {name.lower(): value for name, value in headers.items()}
     id_ = lower.get("webhook-id", "")
     if not id_ or not lower.get("webhook-signature"):
         raise _not_signed()
     secret = os.environ.get(hook.secret_env, "")
     if why_weak_secret(secret):
-        # Its operator reads the name of the variable in `interlock status`; a stranger does not learn it.
+        # `interlock status` shows the name of the variable to the operator. A stranger must not learn it.
         raise Fault("SERVER_NOT_READY", UNREADY)
     try:
         Webhook(secret).verify(body, lower, json_parse=False)
-    except Exception:  # a library that reads what a stranger sent: whatever it raises, the message is not good
+    except Exception:  # A library reads a stranger's bytes: any exception means that they are not valid.
         raise _not_signed() from None
     if not 0 < len(id_) <= MAX_ID:
         raise Fault("INVALID_PARAMS", f"webhook-id has at most {MAX_ID} characters")
@@ -100,14 +100,14 @@ def _verified(hook: HookSettings, headers: Mapping[str, str], body: bytes) -> st
 
 
 def _not_signed() -> Fault:
-    """The same for an unknown webhook: a sender without a secret learns no names."""
+    """The same refusal for a wrong signature and an unknown webhook, so that strangers learn no names."""
     return Fault("AUTH_REQUIRED", "the signature or its time is not good, or there is no such webhook")
 
 
 def _event(name: str, id: str, body: bytes) -> IncomingEvent:
-    """The event in a message. Its `type` takes the place of a feature set, so that rules can name it.
+    """The event of a message. Its `type` becomes the feature set, so that rules can match it.
 
-    The body stays as it came: indenting multiplies its size, so that is done for the reader, after the bounds.
+    The body stays unchanged. Indenting multiplies its size, so `rendering.py` does that, after the size was checked.
     """
     check_shape(body, DEFAULT)
     try:

@@ -1,8 +1,8 @@
 """Servers around an inference (MCPL, Context Hooks): asked all at once, bounded in time, judged, labelled and recorded.
 
-The inference is the hub's own or that of a client that is a host itself. A hook that is late, fails or says something
-it may not say costs its contribution, and the inference goes on. Only a server that the operator set to `fail-closed`
-can withhold an answer. `hook_parties.py` finds and asks the servers, `hook_records.py` records how each hook ended.
+The inference is the hub's own, or that of a client that is a host itself. A hook that is late, fails or oversteps its
+rights loses its contribution, and the inference goes on. Only a server that the operator set to `fail-closed` can
+withhold an answer. `hook_parties.py` finds and asks the servers, `hook_records.py` records how each hook ended.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ LIFECYCLE: Final = "inference/lifecycle"
 BEFORE_S: Final = 5.0
 AFTER_S: Final = 10.0
 JUDGED_HERE: Final = 400
-"""Bytes of an answer whose injections are judged on the loop: at most half a millisecond."""
+"""Injections up to this many bytes are judged on the loop, which takes half a millisecond. Longer ones use a thread."""
 MAX_REWRITTEN: Final = 512 * 1024
-"""Characters of an answer that a server may put in the place of another."""
+"""Characters of an answer that a server puts in the place of another."""
 
 Phase = Literal["started", "completed", "aborted", "failed"]
 
@@ -64,8 +64,7 @@ class Tainting(Protocol):
     async def note_delivery(
         self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
     ) -> None:
-        """A principal is about to be given text of servers that answers no call. Returns once that is stored.
-        Raises a `Fault`."""
+        """Store that a principal is about to be given text of servers outside of a call. Raises a `Fault`."""
 
 
 class InferenceHooks:
@@ -97,7 +96,7 @@ class InferenceHooks:
         return any(party.rewrites or (party.blocks and self._closed(party)) for party in after)
 
     async def before(self, inference: HookedInference, within_s: float | None = None) -> Sequence[Sourced]:
-        """Injections for this inference, each judged. Servers have `within_s` to answer, or else `BEFORE_S`.
+        """The judged injections for this inference. Servers must answer within `within_s`, or `BEFORE_S`.
 
         Injections whose taint cannot be stored are dropped.
         """
@@ -122,7 +121,7 @@ class InferenceHooks:
     def placed(
         self, inference: HookedInference, dropped: Iterable[Dropped], costs: Mapping[tuple[str, str], int]
     ) -> None:
-        """Record where the injections went, and those that had no room."""
+        """Record where the injections were placed, and which were dropped."""
         for each in dropped:
             reason = f"{each.namespace}: {each.reason}, {each.cost} bytes"
             self._records.add(each.server, inference, BEFORE, "dropped", reason=reason)
@@ -157,7 +156,7 @@ class InferenceHooks:
         await asyncio.gather(*(self._ask_shown(party, inference, params) for party in parties if party.blocks))
 
     def tell(self, inference: HookedInference, phase: Phase, usage: Usage | None) -> None:
-        """Tell of an inference, without its content (0.5)."""
+        """Tell servers that an inference began or ended, without its content (0.5)."""
         hearing = self._parties.find(inference, wants_lifecycle)
         if not hearing:
             return
@@ -174,7 +173,7 @@ class InferenceHooks:
     async def _contribution(
         self, party: Party, inference: HookedInference, params: BeforeInference, within_s: float
     ) -> tuple[Sourced, ...]:
-        """The injections of one server that its rights allow, judged. Everything else is recorded."""
+        """The judged injections of one server that its rights allow. The others are recorded as refused."""
         try:
             answer = await self._parties.ask(party, inference, BEFORE, msgspec.json.encode(params), within_s)
             result = decode(BeforeInferenceResult, answer, "result")
@@ -189,9 +188,9 @@ class InferenceHooks:
         return await self._judged(inference, found, len(answer)) if found else ()
 
     async def _judged(self, inference: HookedInference, found: list[Sourced], size: int) -> tuple[Sourced, ...]:
-        """The injections of one answer after judgement, while other servers still think."""
+        """Judge the injections of one answer while other servers are still being asked."""
         judge = partial(judged, found, self.maskers())
-        # Judging searches text: a long one takes the loop too long, a short one less than handing it to a thread.
+        # Judging searches text. For a short text, a thread costs more than the search.
         here = size <= JUDGED_HERE and is_loaded()
         checked = judge() if here else await self._judging.run_result(inference.principal.owner, judge)
         for server, outcome, reason in checked.findings:

@@ -1,4 +1,4 @@
-"""The connection of one agent alone to a server that keeps one for each agent, opened where there is none yet."""
+"""Opens the private connection of an agent to a server that has a connection for each agent."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class OwnConnections:
         self._upstreams = upstreams
 
     async def open(self, server: str, principal: Principal) -> LiveConnection | None:
-        """The connection that speaks for an agent alone; None where agents share one. Raises SERVER_NOT_READY.
+        """The private connection of an agent; None if agents share one. Raises SERVER_NOT_READY.
 
-        The first tool call of an agent opens it. After a restart of the hub a rollback may come before that.
+        Usually the agent's first tool call opens it. After a restart of the hub, a rollback may come first.
         """
         upstream = self._upstreams.get(server)
         if upstream is not None and upstream.share == "principal" and self._found(server, principal.id) is None:

@@ -11,7 +11,7 @@ from interlock.hub.rate_meter import Meters
 from interlock.wire.errors import Fault
 
 RATE: Final = Rate(per_minute=120, per_hour=2_000)
-"""Recorded refusals of one server. Further ones are counted."""
+"""How many refusals of one server are recorded. Further ones are only counted."""
 
 
 class RecordedRefusals:
@@ -26,7 +26,7 @@ class RecordedRefusals:
         """By server, since the hub started."""
 
     def add(self, server: str, method: str, feature_set: str, event_id: str, fault: Fault) -> None:
-        """Count a refused message, and record it unless there were too many."""
+        """Count a refused message, and record it within the rate."""
         self.counts[server] = self.counts.get(server, 0) + 1
         if self._meters.wait_s(server, RATE, self._clock()) > 0:
             self._unrecorded[server] = self._unrecorded.get(server, 0) + 1

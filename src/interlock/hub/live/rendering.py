@@ -1,6 +1,6 @@
-"""Events as a model reads them: each in a content block of its own, labelled with its source, bounded and judged.
+"""Renders events for a model: each in a content block of its own, labelled with its source, bounded and judged.
 
-The label is the hub's; everything below it is the server's word. Nothing of an event is ever structured content.
+The hub writes the label. Everything below it is the server's text. An event never becomes structured content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_TEXT: Final = 16_000
 """Characters of one event that are shown."""
 MAX_FINDINGS: Final = 3
 MARK: Final = 8
-"""Characters at the end of the key of a pending event. They are random, so no text of a server can end its event."""
+"""The last characters of a pending event's key. They are random, so no text of a server can imitate the end mark."""
 
 
 def rendered(event: PendingEvent, most: int = MAX_TEXT) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def rendered(event: PendingEvent, most: int = MAX_TEXT) -> dict[str, Any]:
 
 
 def blocks(events: Iterable[PendingEvent], left: int, most: int = MAX_TEXT) -> list[dict[str, Any]]:
-    """Events as blocks, and a word on those that are left."""
+    """Events as blocks, and a note about those that are left."""
     made = [rendered(event, most) for event in events]
     if left:
         made.append({"type": "text", "text": f"[{left} more events wait. Call read_events to read them.]"})
@@ -57,7 +57,7 @@ def blocks(events: Iterable[PendingEvent], left: int, most: int = MAX_TEXT) -> l
 
 
 def _text(block: dict[str, Any]) -> str:
-    """The text of a block; of any other, that it is there."""
+    """The text of a block, or a note in the place of other content."""
     kind = block.get("type")
     if kind == "text":
         return str(block.get("text", ""))
@@ -68,7 +68,7 @@ def _text(block: dict[str, Any]) -> str:
 
 
 def _indented(text: str) -> str:
-    """The body of a webhook, easier to read. Its shape was checked when it came, so this stays within a megabyte."""
+    """The body of a webhook, indented. Its nesting was checked on arrival, so the result stays below a megabyte."""
     try:
         return msgspec.json.format(text, indent=2)
     except (msgspec.MsgspecError, ValueError):
@@ -76,5 +76,5 @@ def _indented(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """A text of a server inside the hub's own label: short, on one line, and unable to end the label."""
+    """A server's text for use in the hub's label: short, on one line, and without characters that end the label."""
     return show_hidden(" ".join(text.split()))[:200].replace("[", "(").replace("]", ")")

@@ -1,7 +1,7 @@
 """Servers that must check every answer of an agent (`after_hook = "fail-closed"`), whether or not they are connected.
 
-A server that is away says nothing about its hooks. So one that has any feature set on for an agent is required, until
-it is connected and its own declarations say whether it checks answers.
+The hooks of a disconnected server are unknown. So a server with any feature set on for the agent is required until it
+is connected and its declarations say whether it checks answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ START_S: Final = 30.0
 
 
 class RequiredHooks:
-    """Knows the servers without whose check an answer is withheld, and starts them."""
+    """Finds the servers that must check an answer, and starts them."""
 
     def __init__(
         self,
@@ -40,20 +40,20 @@ class RequiredHooks:
         self._config = config
 
     def is_required(self, server: str) -> bool:
-        """Whether the operator says that no answer passes without the check of a server."""
+        """Whether the operator set the server to `fail-closed`."""
         settings = self._config().servers.get(server)
         return settings is not None and settings.enabled and settings.live.after_hook == "fail-closed"
 
     def any_away(self, principal: Principal) -> bool:
-        """Whether a server must check the answers of an agent and cannot now."""
+        """Whether a server that must check the agent's answers is disconnected."""
         return any(not self._takes_part(server, principal) for server in self._of(principal))
 
     async def start(self, principal: Principal) -> None:
-        """Start the servers that must check an answer and are away. Raises UPSTREAM_UNAVAILABLE if one stays away."""
+        """Start disconnected servers that must check an answer. Raises UPSTREAM_UNAVAILABLE if one does not connect."""
         required = self._of(principal)
         for server in required:
             if (upstream := self._upstreams.get(server)) is not None:
-                # One that waits for calls may not be stopped as idle while it checks.
+                # Count the server as used, so that an on-demand server is not stopped as idle while it checks.
                 upstream.last_use = asyncio.get_running_loop().time()
         away = [server for server in required if not self._takes_part(server, principal)]
         await asyncio.gather(*(self._start(server, principal) for server in away))
@@ -70,7 +70,7 @@ class RequiredHooks:
             raise unchecked(server)
 
     def _of(self, principal: Principal) -> list[str]:
-        """The servers that must check the answers of an agent. Raises SERVER_NOT_READY where that is not known."""
+        """The servers that must check the answers of an agent. Raises SERVER_NOT_READY while they are unknown."""
         required = [server for server in self._config().servers if self.is_required(server)]
         return [
             server
@@ -79,7 +79,7 @@ class RequiredHooks:
         ]
 
     def _takes_part(self, server: str, principal: Principal) -> bool:
-        """Whether a server is connected and was told of its feature sets, so that its declarations count."""
+        """Whether a server is connected and was told its feature sets, so that its declarations are known."""
         return any(live.server == server and live.state.on for live in self._connections.of_agent(principal.id))
 
 

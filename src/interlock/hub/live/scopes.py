@@ -1,7 +1,7 @@
-"""Scopes (MCPL 0.4, Scoped Access): tools of a feature set are called only where it is on, and in allowed scopes.
+"""Scopes (MCPL 0.4, Scoped Access): a tool is called only while its feature set is on, and only in allowed scopes.
 
-The hub derives a scope's label from the arguments and decides before the call leaves. A person decides on
-labels that neither list names. `elevations.py` answers `scope/elevate` of a server by the same rules and people.
+The hub derives a scope's label from the arguments and decides before it sends the call. A person decides about labels
+that neither list names. `elevations.py` answers a server's `scope/elevate` in the same way.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class ScopeGate:
         self._settings = settings
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """Pass: feature sets may change while a plan stands, so the check decides."""
+        """Pass. Feature sets may change while a plan is valid, so the check decides."""
         return PASS
 
     def check(self, target: Target) -> Check | None:
-        """Judge calls of a tool that belongs to a feature set, by what is on at that moment.
+        """Judge calls of a tool with a feature set, by the feature sets that are on now.
 
-        The operator's scopes hold also where the server no longer offers, or declares, the feature set.
+        The operator's scopes also hold after the server withdraws the feature set.
         """
         settings = self._settings().get(target.server)
         feature = feature_of(target, settings)
@@ -58,14 +58,14 @@ class ScopeGate:
             live = self._connections.shared(target.server)
             if feature is None:
                 return _undeclared(live, scopes, call)
-            if live is None:  # the server speaks plain MCP
+            if live is None:  # The server speaks plain MCP.
                 return PASS if feature not in scopes else _by_rules(feature, scopes[feature], call)
             return self._off(live, feature, call) or _judged(live, feature, scopes.get(feature), call)
 
         return judge
 
     def _off(self, live: LiveConnection, feature: str, call: Call) -> Refuse | None:
-        """The refusal of a call whose feature set is off for its caller. A person who calls has decided already."""
+        """The refusal of a call whose feature set is off for its caller; None for a person, who may always call."""
         principal, state = call.caller.principal, live.state
         mine = principal.decides or self._features.enabled(live.server, principal.id, feature)
         if mine and state.on and state.active.enabled(feature):
@@ -79,20 +79,20 @@ class ScopeGate:
 
 
 def _judged(live: LiveConnection, feature: str, rules: ScopeSettings | None, call: Call) -> Verdict:
-    """The verdict on the scope of a call. Raises where the arguments give no label."""
+    """The verdict on the scope of a call. Raises a `Fault` if the arguments give no label."""
     declared = live.state.offer.feature_sets.get(feature)
     if declared is None or not declared.scoped or not live.state.active.enabled(feature):
         return PASS if rules is None else _by_rules(feature, rules, call)
     arguments = _arguments(call)
     label, decision = judge_scope(live.state, feature, arguments, None)
     if decision.outcome != "deny":
-        # The server is told this scope, never one that a client wrote.
+        # The server gets the derived scope, never one from the client.
         call.give_scope(msgspec.json.encode(Scope(label, enriched(arguments, label, rules))))
     return _verdict(feature, label, decision, call)
 
 
 def _by_rules(feature: str, rules: ScopeSettings, call: Call) -> Verdict:
-    """The verdict of the operator's own rules, whatever the server says. Raises where the arguments give no label."""
+    """The verdict of the operator's own rules alone. Raises a `Fault` if the arguments give no label."""
     if rules.label is None:
         hint = f"set `label` in [servers.{call.target.server}.scopes.{feature!r}]"
         fault = Fault("ACCESS_DENIED", f"the server no longer says what {call.target.name} acts on", hint=hint)
@@ -104,8 +104,8 @@ def _by_rules(feature: str, rules: ScopeSettings, call: Call) -> Verdict:
 def _undeclared(live: LiveConnection | None, scopes: Mapping[str, ScopeSettings], call: Call) -> Verdict:
     """The verdict on a tool without a feature set, of a server whose feature sets have scopes.
 
-    A server that withdraws a set withdraws its tools' declarations too. So the rules of a set that is not offered hold
-    for every tool whose arguments give a label.
+    A server that withdraws a set also withdraws its tools' declarations. So the rules of a withdrawn set apply to every
+    tool whose arguments give a label.
     """
     offered = {} if live is None else live.state.offer.feature_sets
     for feature, rules in scopes.items():

@@ -1,7 +1,7 @@
-"""Messages that servers of MCPL send by themselves: each request is admitted, served and answered, or refused.
+"""Handles messages that MCPL servers send by themselves: admits, serves and answers each request, or refuses it.
 
-The grant in force decides when a message arrives. Every id is answered once; a refusal is recorded. A server of the
-stateless era gets its answers with requests of the hub.
+The grant in force when a message arrives decides. Every id is answered once, and refusals are recorded. A server of
+the stateless era gets its answers in requests of the hub.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ MAX_TASKS: Final = 2 * MAX_OPEN
 
 
 class MessageHandler(Protocol):
-    """Takes the messages of servers of one method."""
+    """Handles the messages of one method."""
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
-        """The answer to a message that was admitted. Raises a `Fault` to refuse it."""
+        """Handle an admitted message and return the answer. Raises a `Fault` to refuse it."""
 
 
 class ServerMessages:
-    """Takes the messages of all connections."""
+    """Handles the messages of all connections."""
 
     def __init__(self, refusals: RecordedRefusals, updates: FeatureUpdates, logs: Logs) -> None:
         self._refusals = refusals
@@ -51,11 +51,11 @@ class ServerMessages:
         self._handlers: dict[str, MessageHandler] = {}
 
     def serve_with(self, method: str, handler: MessageHandler) -> None:
-        """Have the messages of a method taken by a handler."""
+        """Register the handler of a method."""
         self._handlers[method] = handler
 
     def on_request(self, live: LiveConnection, request: Request) -> bool:
-        """Take a request of a server. False where this is no method of MCPL."""
+        """Handle a request of a server. False if the method is not of MCPL."""
         if request.method not in METHODS:
             return False
         over = _over_bound(live, request)
@@ -74,7 +74,7 @@ class ServerMessages:
         return True
 
     def on_notification(self, live: LiveConnection, method: str, params: bytes) -> None:
-        """Take a notification of a server, if it is one of MCPL."""
+        """Handle a notification of a server, if it is one of MCPL."""
         server = live.server
         if method == DELIVERY and live.connection.modern:
             self._deliver(live, params)
@@ -95,7 +95,9 @@ class ServerMessages:
             self._updates.on_manifest_hint(live)
         elif (handler := self._handlers.get(method)) is not None:
             if len(live.requests) >= MAX_TASKS:
-                self._refusals.add(server, method, "", "", Fault("RESOURCE_EXHAUSTED", "too much is under way"))
+                self._refusals.add(
+                    server, method, "", "", Fault("RESOURCE_EXHAUSTED", f"{MAX_TASKS} messages are open")
+                )
                 return
             live.requests.begin(self._take(live, handler, Request("", method, params), arrival), None)
 
@@ -104,13 +106,13 @@ class ServerMessages:
         return admit(live.state, request.method, request.params, live.channels, in_hook=in_hook)
 
     async def _admitted_after_receipt(self, live: LiveConnection, request: Request) -> Arrival:
-        """Judge a request again that may have overtaken the server's receipt: they can come on different streams."""
+        """Judge a request again after the server's receipt, which it may have overtaken on another stream."""
         if live.receipt is not None:
             await asyncio.wait([live.receipt])
         return self._admit(live, request)
 
     def _deliver(self, live: LiveConnection, params: bytes) -> None:
-        """Take a message of a server of the stateless era, from the stream that the hub opened."""
+        """Handle a message that a stateless server sent on the stream that the hub opened."""
         try:
             delivery = decode(Delivery, params)
         except Fault as fault:
@@ -120,11 +122,11 @@ class ServerMessages:
         if delivery.id is None:
             self.on_notification(live, delivery.method, inner)
         elif not self.on_request(live, Request(delivery.id, delivery.method, inner)):
-            unknown = Fault("METHOD_NOT_FOUND", f"{delivery.method[:100]} is no method of MCPL")
+            unknown = Fault("METHOD_NOT_FOUND", f"{delivery.method[:100]} is not a method of MCPL")
             self._refuse(live, Request(delivery.id, delivery.method, inner), unknown)
 
     async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival | None) -> None:
-        """Answer a request. An error that nobody foresaw is logged, and is an answer too."""
+        """Answer a request. An unexpected error is logged and answered, too."""
         try:
             if arrival is None:
                 arrival = await self._admitted_after_receipt(live, request)
@@ -136,7 +138,9 @@ class ServerMessages:
             self._refuse(live, request, fault)
         except Exception:
             _log.exception("a request of %s could not be answered: %s", live.server, request.method)
-            self._refuse(live, request, Fault("INTERNAL_ERROR", "a fault of the hub; it was logged"))
+            self._refuse(
+                live, request, Fault("INTERNAL_ERROR", "an internal error of the hub; its log has the details")
+            )
         else:
             if live.connection.modern:
                 self._say(live, AnswerParams(request.id, msgspec.to_builtins(result)))
@@ -147,7 +151,7 @@ class ServerMessages:
             live.open.discard(request.id)
 
     async def _take(self, live: LiveConnection, handler: MessageHandler, request: Request, arrival: Arrival) -> None:
-        """Take a notification. It has no answer, so a refusal is only recorded."""
+        """Handle a notification. It has no answer, so a refusal is only recorded."""
         try:
             await handler.serve(live, request, arrival)
         except Fault as fault:
@@ -164,7 +168,7 @@ class ServerMessages:
             live.connection.refuse(request.id, error)
 
     def _say(self, live: LiveConnection, answer: AnswerParams) -> None:
-        """Answer a server of the stateless era, with a request. One that takes no answers gets no more of them."""
+        """Answer a stateless server by a request. Answers beyond the limit of pending ones are dropped and logged."""
         if len(live.requests) >= MAX_TASKS:
             self._logs.add(live.server, "hub", "takes its answers too slowly; some were dropped")
             return
@@ -179,7 +183,7 @@ class ServerMessages:
 
 
 def _over_bound(live: LiveConnection, request: Request) -> Fault | None:
-    """Why a connection cannot have one more open request."""
+    """The refusal of one more open request; None if the connection may have it."""
     if request.id in live.open:
         return Fault("INVALID_REQUEST", "another request with this id is open")
     if len(live.open) >= MAX_OPEN:

@@ -1,7 +1,7 @@
-"""Text of servers in answers and notices of MCPL, on its way to a client that is a host.
+"""Judges text of servers in MCPL answers and notices before a client that is a host gets it.
 
-Every text is masked where the server's results are, hidden characters are made visible, and a text that reads like
-instructions is withheld. A client has it after it counts as untrusted text, as results do.
+A text is masked if the server's results are, its hidden characters become visible, and a text that reads like
+instructions is withheld. The hub stores that the client is given untrusted text before it sends the text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from interlock.wire.errors import Fault
 
 WITHHELD: Final = "[withheld: it reads like instructions]"
 SEARCHED_HERE: Final = 400
-"""Bytes that are searched on the loop, once the signals are compiled."""
+"""Texts up to this many bytes are searched on the loop, once the patterns are compiled."""
 MAX_FINDINGS: Final = 3
 _JOINTS: Final = re.compile(r"[.:_-]+")
 """The characters between the words of a feature set's name."""
@@ -42,11 +42,11 @@ class ServerTexts:
         self._tainting: Tainting
 
     def judge_with(self, judging: JudgingThreads, tainting: Tainting) -> None:
-        """Judge in these threads, and note there who is given text. Called before the first client comes."""
+        """Set the threads for judging, and the part that stores who is given text. Called before the first client."""
         self._judging, self._tainting = judging, tainting
 
     async def answered(self, host: ClientHost, server: str, method: str, work: Awaitable[Answer]) -> Answer:
-        """A server's answer to a client, judged; its error, too. Raises the `Fault`."""
+        """A server's judged answer to a client. Raises the server's error as a judged `Fault`."""
         try:
             answer = await work
         except Fault as fault:
@@ -63,7 +63,7 @@ class ServerTexts:
     async def channels(
         self, host: ClientHost, server: str, method: str, found: Iterable[Channel]
     ) -> tuple[Channel, ...]:
-        """The descriptors of channels for a client. One whose id would be changed by this is left out."""
+        """The judged channel descriptors for a client, without those whose ids do not pass unchanged."""
         given = [msgspec.to_builtins(each) for each in found]
         if not given:
             return ()
@@ -75,12 +75,12 @@ class ServerTexts:
             return ()
 
     async def ids(self, host: ClientHost, server: str, method: str, found: Sequence[str]) -> list[str]:
-        """The ids that can be told a client as they are."""
+        """The ids that pass unchanged."""
         clean = await self._clean(host, server, method, list(found))
         return [new for old, new in zip(found, clean, strict=True) if old == new]
 
     async def names(self, server: str, found: Collection[str]) -> frozenset[str]:
-        """The names of feature sets that a client may be told of. Raises a `Fault` where they cannot be searched."""
+        """The names of feature sets that clients may be told. Raises a `Fault` if they cannot be judged."""
         masker = self._maskers.current().get(server)
 
         def search() -> frozenset[str]:
@@ -108,7 +108,7 @@ class ServerTexts:
 
 
 def _searched_name(name: str) -> bool:
-    """Whether a name reads like instructions, as it is or with blanks between its words."""
+    """Whether a name reads like instructions, as written or with spaces between its words."""
     return any(judge_result(text, may_ask=True) for text in (name, _JOINTS.sub(" ", name)))
 
 

@@ -1,6 +1,6 @@
 """The hub's own tools and resource for events. They are listed only for agents for whom something is enabled.
 
-An event is handed out only to a client that is still there: one that left the call finds it waiting.
+An event goes only to a client that is still connected. After a cancelled call, the event waits again.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from interlock.wire.errors import Fault
 WAIT: Final = "wait_for_events"
 READ: Final = "read_events"
 NONE_WAITS: Final = {"type": "text", "text": "No event waits for you.", "_meta": {"dev.interlock/events": 0}}
-"""Marked, so that a program can tell it from an event."""
+"""Has a mark in `_meta`, so that a program can tell it from an event."""
 LIVE_TOOLS: Final = frozenset({WAIT, READ})
 EVENTS_URI: Final = "interlock://events"
 WAIT_S: Final = 25.0
 MAX_WAIT_S: Final = 50.0
-"""Most clients give a call up after a minute."""
+"""The longest wait. Most clients cancel a call after a minute."""
 MAX_EVENTS: Final = 20
 MAX_BYTES: Final = 64 * 1024
 
@@ -88,7 +88,7 @@ Blocks: TypeAlias = list[dict[str, Any]]
 
 
 class LiveOffers:
-    """Which of the hub's own items for events a caller has, and what a caller that is a host is offered."""
+    """Decides which of the hub's own items for events a caller sees, and the MCPL offer to a caller that is a host."""
 
     def __init__(self, addresses: Addresses, hosts: ClientHosts) -> None:
         self._addresses = addresses
@@ -144,7 +144,7 @@ class LiveTools:
         return _tool_result(work)
 
     def read(self, exchange: Exchange, caller: Caller) -> None:
-        """Answer a read of the resource: what waits, which is delivered by this, and what was delivered lately."""
+        """Answer a read of the resource: waiting events, which this delivers, and lately delivered ones."""
         ticket = self._requests.begin(exchange, caller, EVENTS_URI, b"{}")
 
         async def finish() -> None:
@@ -157,7 +157,7 @@ class LiveTools:
 
     async def _wait(self, exchange: Exchange, agent: str, most: int, timeout_s: float) -> Blocks:
         if not exchange.can_answer_now:
-            raise _left()  # A cancellation that came together with its call finds no `on_cancel` yet.
+            raise _left()  # A cancellation that arrived together with its call found no `on_cancel` yet.
         if not self._deliveries.waiting(agent):
             waiting = asyncio.ensure_future(self._deliveries.wait(agent, timeout_s))
             exchange.on_cancel = lambda reason: _give_up(waiting)

@@ -1,7 +1,7 @@
-"""Agents that were given text from outside, an event or a message: `gate.py` asks because of it.
+"""Remembers agents that were given text from outside, an event or a message. `gate.py` asks a person because of it.
 
-Rule: text is delivered after its touch is stored, so other nodes and the next run know it. A further message within
-`renew_s` is not stored again.
+Rule: text is delivered after its touch is stored, so that other nodes and the next run know of it. A further message
+within `renew_s` is not stored again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from interlock.store import Collection, Mirror, Store, StoreError
 from interlock.wire.errors import Fault
 
 MAX_TOUCHED: Final = 10_000
-"""Agents that are remembered; beyond that the oldest go first."""
+"""Upper bound for remembered agents. The oldest are forgotten first."""
 MAX_RENEW_S: Final = 60.0
 AT_ONCE: Final = 256
 """Agents in one transaction."""
@@ -40,10 +40,10 @@ LIVE_TOUCHED: Final = Collection("live_touched", Touch, key="agent")
 
 
 class TouchListener(Protocol):
-    """Hears that the calls of an agent are judged in another way."""
+    """Is told when the live gate begins to ask about an agent's calls."""
 
     def on_touched(self, agent: str) -> None:
-        """An agent was given text from outside, after a time without any."""
+        """Text from outside reached an agent, after a time without any."""
 
 
 class Touches:
@@ -71,7 +71,7 @@ class Touches:
         self._store = store
 
     async def close(self) -> None:
-        """Give up touches that are not stored yet, and the deliveries that wait for them."""
+        """Drop touches that are not stored yet, and the deliveries that wait for them."""
         await self._rounds.close()
 
     def at(self, agent: str) -> float:
@@ -80,11 +80,11 @@ class Touches:
 
     @property
     def renew_s(self) -> float:
-        """After this time a further touch is stored again."""
+        """The time after which a further touch is stored again."""
         return min(MAX_RENEW_S, self._ask_s() / 10) or MAX_RENEW_S
 
     def note(self, agent: str, at: float) -> None:
-        """An agent was given text from outside, which the store knows already."""
+        """Note a touch that is in the store already."""
         before = self._at.get(agent, 0.0)
         if at > before:
             self._at[agent] = at
@@ -93,10 +93,11 @@ class Touches:
                 self._listener.on_touched(agent)
 
     def add(self, agents: Iterable[str], then: Callable[[], None], failed: Callable[[Fault], None]) -> None:
-        """Agents are about to be given text from outside. It counts at once; `then` follows once it is stored, or
-        `failed` if that was not possible.
+        """Note that agents are about to be given text. It counts at once.
 
-        Nothing is stored while nobody asks because of it.
+        `then` is called once it is stored, or `failed` if it cannot be stored.
+
+        Nothing is stored while the live gate is off.
         """
         at, renew_s = now(), self.renew_s
         waits = False
@@ -111,27 +112,27 @@ class Touches:
             then()
 
     async def added(self, agent: str) -> None:
-        """An agent is about to be given text from outside. Returns once that is stored. Raises a `Fault`."""
+        """Note that an agent is about to be given text. Returns once that is stored. Raises a `Fault`."""
         stored = asyncio.get_running_loop().create_future()
         self.add((agent,), partial(settle, stored), partial(settle, stored))
         await stored
 
     async def sweep(self) -> None:
-        """Forget touches that no longer count, and the oldest where there are too many."""
+        """Delete expired touches, and the oldest if there are too many."""
         oldest = sorted(self._at.items(), key=lambda each: each[1])
         surplus, expired = len(oldest) - MAX_TOUCHED, now() - max(KEEP_S, self._ask_s())
         gone = [agent for place, (agent, at) in enumerate(oldest) if place < surplus or at < expired][:1000]
         async with self._store.transaction() as transaction:
             for agent in gone:
                 if (document := self._mirror.document(agent)) is not None:
-                    # Another node may have stored a newer one in this moment.
+                    # Another node may just have stored a newer one.
                     transaction.expect(LIVE_TOUCHED, agent, document.version)
                     transaction.delete(LIVE_TOUCHED, agent)
         for agent in gone:
             self._changed(agent, None)
 
     async def store_round(self) -> None:
-        """Store every touch that waits, some in one transaction."""
+        """Store all waiting touches, `AT_ONCE` in each transaction."""
         touched, self._unstored = self._unstored, {}
         agents = iter(touched)
         try:
@@ -140,12 +141,12 @@ class Touches:
                     for agent in chosen:
                         transaction.put(LIVE_TOUCHED, Touch(agent, touched[agent]))
         except StoreError as cause:
-            # They count in this process all the same, and the next message stores them.
+            # They count in this process anyway, and the next message stores them.
             self._log("hub", f"messages from outside are withheld, as they could not be noted: {cause.for_operators}")
             raise
 
     def _changed(self, agent: str, touch: Touch | None) -> None:
-        """The store has another state of a touch. A deleted one no longer counts."""
+        """Follow a change of a touch in the store. A deleted touch no longer counts."""
         if touch is None:
             self._at.pop(agent, None)
             self._stored.pop(agent, None)

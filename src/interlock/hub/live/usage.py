@@ -1,7 +1,7 @@
 """Usage of events and inferences: counts, tokens and cost per server, feature set, agent and conversation.
 
-Counted from the store. The tokens of events are estimates; those of inferences are the endpoint's own counts, or those
-that a client claims.
+The store is counted. The tokens of events are estimates. Those of inferences come from the endpoint, or are a client's
+claim.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class UsageRow(msgspec.Struct):
     dropped: int = 0
     wakes: int = 0
     tokens: int = 0
-    """An estimate, of the events that were not dropped."""
+    """Estimated tokens of the events that were not dropped."""
     inferences: int = 0
     """Inferences that the server asked for, or turns of the conversation."""
     failed: int = 0
@@ -42,9 +42,9 @@ class UsageRow(msgspec.Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
-    """Of the inferences, by the prices of the models at that time."""
+    """The cost of the inferences, by the prices of the models at that time."""
     claimed: int = 0
-    """Inferences among them whose tokens are the word of a client, within bounds."""
+    """Inferences among them whose tokens a client claimed, within bounds."""
 
 
 By = Literal["server", "feature_set", "agent", "conversation"]

@@ -1,4 +1,4 @@
-"""Turns `[live]` of the configuration into the wake policy of one agent, with the names of its rules."""
+"""Makes the wake policy of one agent from `[live]` of the configuration, with the names of its rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AgentRules:
 
 
 def local_now() -> datetime:
-    """Now, by the clock on this machine's wall."""
+    """The current local time of this machine."""
     return datetime.now().astimezone()
 
 

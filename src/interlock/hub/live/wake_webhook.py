@@ -1,7 +1,7 @@
-"""Webhooks out: tells an address of yours that an agent was woken.
+"""The outgoing webhook: tells the operator's address that an agent was woken.
 
-The message names agent, server and wake. It holds nothing of the events: the agent reads them from the hub. A wake is
-committed together with its message, which the hub sends until it is taken, also after a restart.
+The message names agent, server and wake, but contains no event: the agent reads events from the hub. A wake and its
+message are committed together. The hub sends the message until it is accepted, also after a restart.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from interlock.wire.errors import Fault
 
 MAX_UNSENT: Final = 10_000
 KEEP_S: Final = 86_400.0
-"""How long a message is tried."""
+"""How long the hub tries to send a message."""
 PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 60.0
 FOREIGN_S: Final = 300.0
-"""After this time a hub also sends the messages of another one of the same store, which may be gone."""
+"""After this time a hub also sends the messages of another hub of the store, which may be gone."""
 
 
 class WakeWebhook:
@@ -51,13 +51,13 @@ class WakeWebhook:
         self._tasks = BackgroundTasks()
 
     async def start(self, store: Store) -> None:
-        """Tell of wakes from now on, and of those that the last run could not tell of."""
+        """Begin to send messages, also those that the last run left unsent."""
         self._store, self._unsent = store, await store.mirror(UNSENT_WAKES)
         self._unsent.on_change(lambda key, unsent: self._changed.set())
         self._tasks.begin(self._run(), None)
 
     async def close(self) -> None:
-        """Send no more. Messages that were not taken are stored."""
+        """Stop sending. Unsent messages stay in the store."""
         await self._tasks.close()
 
     def stage(self, transaction: Transaction, wake: Wake) -> None:
@@ -94,13 +94,13 @@ class WakeWebhook:
                 await asyncio.sleep(min(MAX_PAUSE_S, PAUSE_S * 2 ** min(failures - 1, 10)))
 
     async def send(self, url: str, message: UnsentWake) -> bool:
-        """Try to send a message. Returns whether that is over: it was taken, refused for good, or is too old."""
+        """Try to send a message. Returns True if it is done: accepted, refused permanently, or too old."""
         data = {"agent": message.agent, "wake": message.wake, "server": message.server, "events": message.events}
         try:
             at = datetime.fromtimestamp(message.at, UTC)
             await self._sender.send_once(url, self._settings().secret_env, message.wake, "agent.woken", at, data)
             return True
-        except Exception as cause:  # Any other error would end the task, and no further wake would be told of.
+        except Exception as cause:  # An unexpected error must not end the task, or no further message would be sent.
             ours = Fault("INTERNAL_ERROR", f"a fault of ours: {type(cause).__name__}")
             fault = cause if isinstance(cause, Fault) else ours
             self._tries[message.id] += 1
@@ -112,13 +112,13 @@ class WakeWebhook:
             return over
 
     def _next(self) -> UnsentWake | None:
-        """The message to try next: one that failed least often, so that none holds up the rest, and the oldest such."""
+        """The message to try next: the oldest of those that failed least often, so that none blocks the rest."""
         node, old = self._node(), now() - FOREIGN_S
         mine = (message for message in self._unsent.values() if message.node == node or message.at < old)
         return min(mine, key=lambda message: (self._tries[message.id], message.id), default=None)
 
     async def _wait(self) -> None:
-        """Wait for a message. While some wait that cannot be sent yet, look again from time to time."""
+        """Wait for a message. Look again from time to time while some cannot be sent yet."""
         try:
             async with asyncio.timeout(MAX_PAUSE_S if len(self._unsent) else None):
                 await self._changed.wait()

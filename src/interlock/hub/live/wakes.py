@@ -1,7 +1,7 @@
-"""Decides what becomes of an event and wakes agents: by rules, budgets, quiet hours, and once for a group of events.
+"""Decides whether an event wakes its agent, is held or is dropped, and wakes agents once for a group of events.
 
-The first event of a group wakes at once. Those that follow within the quiet period share one further wake. A group is
-of one rule, and each of its events is judged when it is due: none is held for another's sake.
+The first event of a group wakes at once. Events that follow within the quiet period share one further wake. A group
+belongs to one rule. When it is due, each of its events is judged by itself, so none is held because of another.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from interlock.wire.errors import Fault
 AGAIN_S: Final = 1.0
 """How long a group waits at least, after the rules held it or its wake could not be committed."""
 RECHECK_S: Final = 30.0
-"""How long held events wait at most until the rules are asked again. The end of quiet hours is a time of the wall's
-clock, which moves on while a machine sleeps and may be changed; settings change, too."""
+"""The longest time until the rules are applied to held events again. Quiet hours end by the wall clock, which runs on
+while a machine sleeps and may be set. Settings may change, too."""
 EVENTS_AT_ONCE: Final = 8
-"""Waiting events that are judged in one turn of the loop. A group is judged whole. All groups held for the same reason
-are due together."""
+"""Waiting events that one turn of the loop judges, rounded up to whole groups. Groups that are held for the same reason
+are all due together."""
 MAX_KEYS: Final = 8_192
 """Groups whose latest event is remembered."""
 HOUR_S: Final = 3600.0
 LOOP: Final = "loop"
-"""How the cause of an event begins that was held as agents went round in circles."""
+"""Prefix of the cause of an event that was held because agents kept waking each other."""
 
 
 class Occurred(Protocol):
-    """An event, as far as waking goes."""
+    """The properties of an event that decide about waking."""
 
     @property
     def server(self) -> str: ...
@@ -84,15 +84,15 @@ class Occurred(Protocol):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """The handling of one event for one agent."""
+    """The decision about one event for one agent."""
 
     outcome: Outcome
     cause: str
     group: str = ""
     wake: Wake | None = None
-    """The wake of an event that waits for no others."""
+    """The wake of an event that does not wait for its group."""
     previous: float | None = None
-    """When the event before it in its group came."""
+    """When the previous event of its group arrived."""
 
 
 class Wakes:
@@ -129,7 +129,7 @@ class Wakes:
         self._store: Store
 
     async def start(self, store: Store) -> None:
-        """Go on where the last run ended: budgets, and groups that wait."""
+        """Restore budgets and waiting groups from the store."""
         self._store = store
         today = day_of(now())
         known = [found.value for day in (today - 1, today) for found in await store.find(LIVE_WAKES, day=day)]
@@ -144,7 +144,7 @@ class Wakes:
         for number, event in enumerate(self._deliveries.all(), 1):
             if number % EVENTS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            # The calls that led to a loop are not known any more, so an event that was held for one stays held.
+            # The calls that led to a loop are unknown after a restart, so an event that was held for a loop stays held.
             if event.delivered or event.wake or event.cause.startswith(LOOP):
                 continue
             if max(event.at, event.held_at) <= newest.get(event.group, 0.0):
@@ -153,7 +153,7 @@ class Wakes:
                 self.join(event)
 
     def take(self, event: Occurred, agent: str, at: float) -> Decided:
-        """Decide what becomes of an event for an agent, and spend its wake. `undo` if it cannot be committed."""
+        """Decide about an event for an agent, and spend its wake. Call `undo` if it cannot be committed."""
         rules_of = self._of(agent)
         decision = self._decide(event, agent)
         name = rules_of.name(decision.rule)
@@ -187,15 +187,15 @@ class Wakes:
             self._take_back(decided.wake)
 
     def join(self, event: PendingEvent) -> None:
-        """Let a committed event wait for its group's wake. One that the rules no longer wake for stays held."""
+        """Let a committed event wait for its group's wake. It stays held if the rules no longer wake for it."""
         if event.outcome != "wake":
             self._join(event.group, [event.id], self._decide(event, event.agent))
 
     def _join(self, group: str, ids: Sequence[str], decision: WakeDecision) -> None:
-        """Let events of a group wait, as was decided on them."""
+        """Let events of a group wait according to a decision."""
         if decision.verdict is WakeVerdict.WAKE:
             if not self._wait(group, ids, decision.timing):
-                # Too many groups wait. Its own wake is within the budgets, as any.
+                # Too many groups wait, so these events get a wake of their own, within the budgets.
                 own = Group(group, 0.0, 0.0, decision.timing, tuple(ids), len(ids))
                 self._tasks.begin(self._wake(own), None)
         elif decision.verdict is WakeVerdict.HOLD and decision.cause in ("quiet_hours", "budget"):
@@ -210,7 +210,7 @@ class Wakes:
         self._webhook.stage(transaction, wake)
 
     def announce(self, wake: Wake) -> None:
-        """Tell of a committed wake."""
+        """Publish a committed wake."""
         self._causes.on_woken(wake.agent, wake.chain)
         if self._bus.wants(AgentWoken):
             woken = AgentWoken("live", self._bus.next(), now_us(), wake.agent, wake.id, wake.server, wake.events)
@@ -226,32 +226,32 @@ class Wakes:
         return self._ledgers.get(agent, _EMPTY).of(EVERYTHING).at(now())
 
     async def close(self) -> None:
-        """Wake nobody any more. Groups that wait are stored."""
+        """Stop waking agents. Waiting events stay in the store."""
         if self._timer is not None:
             self._timer.cancel()
         await self._tasks.close()
 
     def _decide(self, event: Occurred, agent: str, tokens: int = 0) -> WakeDecision:
-        """The decision on an event, within a wake that takes so many tokens already."""
+        """The decision about an event in a wake that already takes `tokens` tokens."""
         occurrence = self._occurrence(event, agent, tokens)
         return rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
 
     def _wait(self, group: str, ids: Sequence[str], timing: Timing) -> bool:
-        """Put events into their group. False if too many groups wait."""
+        """Add events to their group. False if too many groups wait."""
         if not self._groups.join(group, ids, timing, _instant()):
             return False
         self._arm()
         return True
 
     def _arm(self) -> None:
-        """Set the timer, unless it ends before the next group is due."""
+        """Set the timer for the next group that is due, unless it ends earlier already."""
         due = self._groups.next_due
         if due is None or (self._timer is not None and self._timer_at <= due):
             return
         if self._timer is not None:
             self._timer.cancel()
         left_s = due - _instant()
-        # Groups that are due already go on in the next turn of the loop.
+        # Groups that are due already are handled in the next turn of the loop.
         delay_s = max(0.01, left_s) if left_s > 0 else 0.0
         self._timer, self._timer_at = asyncio.get_running_loop().call_later(delay_s, self._on_time), due
 
@@ -262,7 +262,7 @@ class Wakes:
         self._arm()
 
     async def _wake(self, group: Group[str]) -> None:
-        """Wake for a group that is due: for those of its events that are still there and that the rules wake for."""
+        """Wake an agent for a group that is due, for its events that still wait and that the rules wake for."""
         agent = agent_of(group.key)
         events = self._deliveries.still_waiting(group.events, agent)
         if not events:
@@ -294,7 +294,7 @@ class Wakes:
     def _choose(self, agent: str, events: list[PendingEvent]) -> ChosenEvents:
         """Judge the events. Those of one rule that fit into the budgets share a wake.
 
-        Rules see no difference between events of one kind but their size, so a group of 256 takes few decisions.
+        For rules, events of one kind differ only in their size, so a group of 256 events takes few decisions.
         """
         kinds: dict[tuple[object, ...], list[PendingEvent]] = {}
         for event in events:
@@ -315,7 +315,7 @@ class Wakes:
         return chosen
 
     def _choose_some(self, chosen: ChosenEvents, agent: str, alike: list[PendingEvent]) -> None:
-        """Choose events of one kind, oldest first, as far as the budgets have room."""
+        """Choose events of one kind, oldest first, within the budgets."""
         full: WakeDecision | None = None
         for event in alike:
             decision = full or self._decide(event, agent, chosen.tokens)
@@ -326,7 +326,7 @@ class Wakes:
                 full = decision if chosen.events else None
 
     async def _commit(self, agent: str, wake: Wake | None, chosen: ChosenEvents, at: float) -> None:
-        """Commit a wake, and for the rest of its group why each of them is held. Raises StoreError or a `Fault`."""
+        """Commit a wake, and the reasons why the other events of the group are held. Raises StoreError or a `Fault`."""
         noted = [(event, why) for event, why in chosen.held if wake is not None or event.cause != self._why(agent, why)]
         if wake is None and not noted:
             return
@@ -337,7 +337,7 @@ class Wakes:
             for event, why in noted:
                 document = await transaction.get(LIVE_PENDING, event.id)
                 if document is not None and not document.value.delivered:
-                    # Later than the wake, so that the next start knows that it was not meant by it.
+                    # A time after the wake, so that the next start knows that the wake did not include this event.
                     held = msgspec.structs.replace(
                         document.value,
                         outcome="coalesced" if why.verdict is WakeVerdict.WAKE else "held",
@@ -379,7 +379,7 @@ class Wakes:
         self._ledgers[wake.agent] = ledger.take_back(self._keys(wake), wake.at, wakes=1, tokens=wake.cost)
 
     def _keys(self, wake: Wake) -> tuple[str, str]:
-        """The limits that a wake counts for: everything of the agent, and its rule for one server."""
+        """The budgets that a wake counts for: that of the agent, and that of the rule for the server."""
         return EVERYTHING, server_key(wake.rule, wake.server)
 
 
@@ -388,7 +388,7 @@ def _instant() -> float:
 
 
 def _cause(decision: WakeDecision, name: str) -> str:
-    """The reason of a decision, as people read it."""
+    """The reason of a decision, in words."""
     if decision.cause == "rule":
         return f"rule {name}"
     return decision.cause + (f", rule {name}" if name else "")

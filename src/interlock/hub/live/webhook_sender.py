@@ -1,7 +1,7 @@
-"""Sends webhooks as Standard Webhooks says: signed, and again if they are not taken.
+"""Sends webhooks as Standard Webhooks says: signed, and again if they are not accepted.
 
-No message leaves unsigned. A message has the same id and the same bytes in every try, so that its receiver takes it
-once.
+No message is sent unsigned. A message has the same id and the same bytes in every attempt, so that its receiver can
+recognize a repetition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT_S: Final = 10.0
 TRIES: Final = 4
 PAUSE_S: Final = 1.0
 MAX_BYTES: Final = 64 * 1024
-"""Of an answer."""
+"""Upper bound for the bytes of an answer."""
 MAX_FAILING: Final = 1024
 
 
@@ -38,10 +38,10 @@ class WebhookSender:
         """Addresses that did not take their last message."""
 
     async def send(self, url: str, secret_env: str, id: str, type: str, data: Mapping[str, object]) -> None:
-        """Send a message until it is taken. Raises a `Fault` for one that was not."""
+        """Send a message until it is accepted. Raises a `Fault` if it was not."""
         secret = _secret(secret_env)
         body = _body(type, datetime.now(UTC), data)
-        # An address that failed for the last message gets one try, so that a dead one holds up no further messages.
+        # An address that failed for the last message gets one attempt, so that a dead one delays no other messages.
         last = 0 if url in self._failing else TRIES - 1
         for attempt in range(last + 1):
             try:
@@ -58,11 +58,11 @@ class WebhookSender:
     async def send_once(
         self, url: str, secret_env: str, id: str, type: str, at: datetime, data: Mapping[str, object]
     ) -> None:
-        """Send a message once. `at` is its own time: with the same one it has the same bytes. Raises a `Fault`."""
+        """Send a message once. `at` is the time of the message, the same in every attempt. Raises a `Fault`."""
         await self._post(url, _secret(secret_env), id, _body(type, at, data))
 
     async def _post(self, url: str, secret: str, id: str, body: bytes) -> None:
-        """Post once. Raises a `Fault` for anything but success."""
+        """Post once. Raises a `Fault` for any answer but success."""
         at = datetime.now(UTC)
         headers = {
             "webhook-id": id,
@@ -76,14 +76,14 @@ class WebhookSender:
             status = fault.data.get("status")
             if not isinstance(status, int) or not 200 <= status < 300:
                 raise
-            # It took the message, and the answer is longer than anybody reads.
+            # The receiver accepted the message. Its answer is too long to read, and does not matter.
         finally:
             with contextlib.suppress(OSError):
                 await post.close()
 
 
 def _secret(secret_env: str) -> str:
-    """The secret that signs. Raises SERVER_NOT_READY without a good one."""
+    """The signing secret. Raises SERVER_NOT_READY if it is missing or weak."""
     secret = os.environ.get(secret_env, "")
     if weak := why_weak_secret(secret):
         raise Fault("SERVER_NOT_READY", f"its secret in ${secret_env} {weak}, and the hub sends nothing unsigned")
@@ -95,7 +95,7 @@ def _body(type: str, at: datetime, data: Mapping[str, object]) -> bytes:
 
 
 def is_final(fault: Fault) -> bool:
-    """Whether another try would end as this one did."""
+    """Whether another attempt would fail in the same way."""
     status = fault.data.get("status")
     refused = isinstance(status, int) and status < 500 and status != 429
     return refused or fault.name in ("VALIDATION_BLOCKED", "INVALID_PARAMS")
