@@ -262,7 +262,7 @@ async def test_a_server_that_wants_more_and_says_nothing_is_not_called_twice() -
             await visit.result({"resultType": "input_required"})
 
     async with difficult(script) as (client, web):
-        with pytest.raises(Fault, match="neither asks"):
+        with pytest.raises(Fault, match="neither questions"):
             await client.call_tool("x")
     assert web.methods().count("tools/call") == 1
 
@@ -406,7 +406,7 @@ async def test_a_handler_that_breaks_is_answered_for() -> None:
         ({"content": [], "structuredContent": {"n": 1}}, ""),
         ({"content": [], "isError": True}, ""),
         ({"content": [], "structuredContent": {"n": "one"}}, "n: Type mismatch"),
-        ({"content": []}, "gave none"),
+        ({"content": []}, "no structured content"),
     ],
 )
 async def test_a_tool_gives_what_it_promised_or_its_call_fails(era: str, given: dict, fault: str) -> None:

@@ -1,4 +1,4 @@
-"""The engine as a library for clients: one server, in whichever era it speaks, without having to know which."""
+"""The library for clients: a connection to one server, in either era of MCP."""
 
 from interlock.client.client import Client
 from interlock.client.connection import Connection

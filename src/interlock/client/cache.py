@@ -1,4 +1,4 @@
-"""Answers that stay fresh for as long as the server said. One client is one authorization, so `private` ones too."""
+"""Caches answers for their `ttlMs`, also `private` ones: one client has one authorization."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_TTL_MS: Final = 24 * 3600 * 1000
 
 
 class Cache:
-    """By method and key, the oldest dropped first."""
+    """Answers by method and key. The oldest are dropped first."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[tuple[str, str], tuple[float, bytes]] = OrderedDict()
@@ -24,7 +24,7 @@ class Cache:
         return entry[1]
 
     def put(self, method: str, key: str, value: bytes, ttl_ms: int | None) -> None:
-        """Keep it for as long as the server said; not at all where it said nothing."""
+        """Keep an answer for its `ttlMs`; an answer without one is not kept."""
         self._entries.pop((method, key), None)
         if ttl_ms is None or ttl_ms <= 0:
             return
@@ -33,6 +33,6 @@ class Cache:
             self._entries.popitem(last=False)
 
     def forget(self, method: str) -> None:
-        """Everything of a method: the server said that it changed."""
+        """Drop all answers of a method: the server said that they changed."""
         for entry in [entry for entry in self._entries if entry[0] == method]:
             del self._entries[entry]

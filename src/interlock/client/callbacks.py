@@ -1,4 +1,4 @@
-"""Functions of the client's user that are called as messages come. A fault of theirs never costs an answer."""
+"""Calls functions of the client's user as messages come. A function that raises never costs an answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("interlock.client")
 
 P = ParamSpec("P")
 Progress: TypeAlias = Callable[[float, float | None, str | None], None]
-"""Takes how far it is, of how much, and a message."""
+"""Takes the progress, the total and a message."""
 
 TASKS_WATCHED: Final = 1_024
 

@@ -1,4 +1,4 @@
-"""`Client`: any MCP server, in any era, over any transport, as an async context manager.
+"""`Client`: a connection to any MCP server, in either era and over any transport, as an async context manager.
 
 Results are the server's own JSON objects: the client renames nothing and drops no unknown member.
 """
@@ -86,7 +86,7 @@ class Client:
         )
         self._opened = opened
         if not opened.modern:
-            # Servers of the handshake era ask and tell on a stream of their own, too.
+            # Servers of the handshake era also send requests and notifications on a stream of their own.
             await opened.watch()
         return self
 
@@ -129,8 +129,8 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Json:
-        """Call a tool. One that failed says so in the result: `isError`. The result of a listed tool must fit its
-        output schema."""
+        """Call a tool. A tool that failed has `isError` in its result. The result of a listed tool must fit its output
+        schema."""
         check_plain("progress", progress)
         call: Json = {"name": name, "arguments": arguments or {}}
         if self.handlers.chunk is not None:
@@ -159,10 +159,10 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Task:
-        """Call a tool as a task: this returns as soon as the server has taken it on.
+        """Call a tool as a task. Returns as soon as the server has accepted it.
 
-        In the stateless era the server decides by itself whether the call becomes one, and `ttl_ms` is its own choice;
-        before, a tool that cannot be called so is refused.
+        In the stateless era the server decides whether the call becomes a task, and chooses `ttl_ms`. In the handshake
+        era a tool that cannot be called as a task is refused.
         """
         check_plain("progress", progress)
         modern = self.connection.modern
@@ -181,7 +181,7 @@ class Client:
         return Task(self, state, result=result if state is None else None)
 
     def task(self, id: str) -> Task:
-        """A task that was begun before, perhaps by another process, by the id it had."""
+        """A task that was begun before, perhaps by another process, by its id."""
         return Task(self, None, id=id)
 
     async def list_tasks(self) -> list[Json]:
@@ -192,7 +192,7 @@ class Client:
         return [json_object(bytes(item)) for item in listing.items]
 
     async def ask_of_task(self, method: str, params: Json, *, waits: bool = False) -> Json:
-        """A request about a task. With `waits`, for one that is only answered when the task is over."""
+        """Send a request about a task. With `waits`, one that is only answered when the task is over."""
         encoded = msgspec.json.encode(params)
         if self.connection.modern:
             encoded = declaring(self.connection.identity, self.connection.revision, encoded)
@@ -201,11 +201,11 @@ class Client:
         return json_object(result)
 
     async def watch_task(self, id: str) -> None:
-        """Hear of changes to a task too (stateless era)."""
+        """Get notifications of changes to a task too (stateless era)."""
         self._watched_tasks |= {id}
         await self.watch()
 
-    # More of what servers offer.
+    # Resources, prompts and completions.
 
     async def list_resources(self) -> list[Json]:
         """Every resource, all pages."""
@@ -243,7 +243,7 @@ class Client:
         await self.connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
 
     async def subscribe(self, uri: str) -> None:
-        """Hear of changes to a resource too. Raises what the server says against it."""
+        """Get notifications of changes to a resource too. Raises a `Fault` if the server refuses."""
         self._uris |= {uri}
         refused = await self.connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
         if uri in refused:
@@ -251,16 +251,16 @@ class Client:
             raise refused[uri]
 
     async def unsubscribe(self, uri: str) -> None:
-        """No longer."""
+        """Get no more notifications of changes to a resource."""
         self._uris -= {uri}
         await self.watch()
 
     async def subscribe_events(self, *channels: str, min_severity: Severity | None = None) -> Subscribed:
-        """Have `handlers.event` called for events of these channels or patterns (MGP). Gives those that there are."""
+        """Have `handlers.event` called for events of these channels or patterns (MGP). Returns the known ones."""
         return await subscribe(self.connection, channels, min_severity, self.on_notification, self._timeout)
 
     async def set_level(self, level: str) -> None:
-        """The least severe log message that is wanted. In the stateless era it travels with each request."""
+        """Choose the least severe level of log messages. In the stateless era each request carries it."""
         if level not in LOG_LEVELS:
             raise Fault("INVALID_PARAMS", f"unknown level {level!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         if not self.connection.modern:
@@ -270,7 +270,7 @@ class Client:
     # The connection's listener.
 
     def on_notification(self, method: str, params: bytes) -> None:
-        """A notification that belongs to no call."""
+        """Take a notification that belongs to no call."""
         if method == PROGRESS and self._task_progress.report(params):
             return
         if method == streaming.CHUNK and self.handlers.chunk is not None:
@@ -286,11 +286,11 @@ class Client:
             call_back(self._notification_handler, method, json_object(params))
 
     def on_request(self, request: Request) -> None:
-        """A request of the server."""
+        """Answer a request of the server."""
         self._server_requests.take(self.connection, request)
 
     def on_closed(self, fault: Fault) -> None:
-        """The server is gone. Every later request fails with that."""
+        """The server is gone. Every later request fails."""
 
     def on_log(self, stream: str, text: str) -> None:
         """A line that the server wrote to stderr."""

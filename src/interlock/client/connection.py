@@ -1,7 +1,7 @@
-"""One server, in whichever era it speaks: probed or pinned, the handshake done, and a lost session opened again once.
+"""A connection to one server, in either era: probed or pinned, with the handshake done. A lost session is opened again.
 
-`send` is the hot way: callbacks, no task. `request` is the comfortable one. Users of this class need not know the
-era, save for what a server may ask in the middle of a call.
+`send` is for the hot path: callbacks, no task. `request` is for coroutines. Users of this class need not know the era,
+except for questions of a server during a call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request
 
 PROBE_SECONDS: Final = 10.0
-"""How long a server may leave the probe unanswered before the handshake is tried beside it."""
+"""How long to wait for the answer to the probe before trying the handshake too."""
 
 REOPEN_SECONDS: Final = 60.0
 PAGES: Final = 1_000
@@ -38,15 +38,15 @@ LIST_BYTES: Final = 64 * 1024 * 1024
 
 
 Prepare = Callable[["Connection"], Awaitable[None]]
-"""Done with a server that has introduced itself, before it is told that it may begin. Ask it with `early`."""
+"""Called after `initialize` was answered, before `notifications/initialized`. Send its requests with `early`."""
 
 
 Greeted = Callable[["Connection"], Awaitable[None]]
-"""Done with a server once it was told that it may begin, before anything else is sent. Again for each new session."""
+"""Called after `notifications/initialized`, before any other message; again for each new session."""
 
 
 class Connection:
-    """A server we are connected to. Made by `open`."""
+    """A connection to a server. Made by `open`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Connection:
         self.listener = listener
         self.identity = identity
         self.chances: dict[Id, SessionRetry] = {}
-        """Requests that were, or are about to be, sent again: by the handle that the caller knows."""
+        """Requests that were or will be sent again, by the handle that the caller knows."""
         self._loop = asyncio.get_running_loop()
         self.modern = peer.revision.modern
         """Whether the stateless era is spoken with the server."""
@@ -90,8 +90,8 @@ class Connection:
         prepare: Prepare | None = None,
         greeted: Greeted | None = None,
     ) -> Connection:
-        """Connect and find out what the server speaks. Raises a `Fault`; nothing is left behind then, and the
-        listener is not told of a connection that never was."""
+        """Connect and find out the server's era. Raises a `Fault`; then everything is closed again, and the listener
+        gets no `on_closed`."""
         identity = identity or Identity()
         forwarding_listener = _ConnectionListener(listener)
         negotiation = Negotiation(dial, forwarding_listener, identity)
@@ -119,13 +119,13 @@ class Connection:
         """Requests that wait for an answer."""
         return self.link.pending + sum(chance.held for chance in self.chances.values())
 
-    # The hot way.
+    # The hot path.
 
     def send(self, outgoing: Outgoing, sink: Sink, idempotent: bool | None = None) -> Id:
         """Send a request. Gives the handle to cancel it by. Raises as `Link.send` does.
 
-        A request that a lost session refused is sent again once, if it is idempotent: by its method, unless the
-        caller knows better.
+        A request that failed because its session was lost is sent again once, if it is idempotent. By default its
+        method decides that.
         """
         outgoing.again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
         if self.modern:
@@ -136,8 +136,8 @@ class Connection:
         return self.link.send(outgoing, sink)
 
     def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
-        """A request was refused because its session is gone (`link.SessionRecovery`). One that may be sent twice waits
-        for the new session; any other ends, and the new session is opened for those that come."""
+        """Handle a request that failed because its session is gone (`link.SessionRecovery`), and open a new session.
+        A request that may be sent twice waits for it; any other ends."""
         return SessionRetry(self, outgoing, sink).adopt(id, session)
 
     def cancel(self, handle: Id, reason: str = "") -> None:
@@ -149,11 +149,11 @@ class Connection:
             self.link.cancel(handle, reason)
 
     def extend(self, handle: Id, deadline: float) -> None:
-        """Wait for an answer until then, since the server itself waits for something of ours."""
+        """Change the deadline of a request, as its server waits for an answer of ours."""
         self.link.extend(self.current(handle), deadline)
 
     def hold(self, handle: Id, *, on: bool) -> None:
-        """The sink of a request takes no more notifications for now, or takes them again."""
+        """Pause the notifications of a request, or resume them."""
         self.link.hold(self.current(handle), on=on)
 
     def current(self, handle: Id) -> Id:
@@ -166,7 +166,7 @@ class Connection:
         self.link.tell(method, params)
 
     async def tell_surely(self, method: str, many: Sequence[bytes], timeout: float) -> None:
-        """Send notifications and wait until the server has surely taken all. Raises a `Fault` or TimeoutError."""
+        """Send notifications and wait until the server has accepted all. Raises a `Fault` or TimeoutError."""
         link = self.link
         lost = link.untaken if isinstance(link, HttpLink) else 0
         for params in many:
@@ -188,7 +188,7 @@ class Connection:
         """Refuse a request of the server."""
         self.link.refuse(id, error)
 
-    # The comfortable way.
+    # For coroutines.
 
     async def request(
         self,
@@ -205,10 +205,10 @@ class Connection:
         early: bool = False,
         accepts: frozenset[str] = frozenset(),
     ) -> bytes:
-        """Ask and wait. Raises a `Fault`: the server's own error has its `foreign_code`.
+        """Send a request and wait for its result. Raises a `Fault`; one with `foreign_code` is the server's own error.
 
-        With `on_notification`, progress is asked for, and it moves the deadline on up to `max_timeout`. `early` is for
-        requests before the server may begin: none of them waits for a session.
+        With `on_notification` the request asks for progress, which moves its deadline up to `max_timeout`. `early`
+        requests are sent before `notifications/initialized`, and never wait for a session.
         """
         now = self._loop.time()
         payload = params if isinstance(params, bytes) else msgspec.json.encode(params)
@@ -256,12 +256,12 @@ class Connection:
             size += len(result)
             page = await read_page(method, member, result)
             items += page.items
-            # The whole is as fresh as its stalest page, and as private as its most private one.
+            # The shortest `ttlMs` and the narrowest scope of all pages hold for the whole list.
             if page.ttl_ms is not None:
                 ttl_ms = page.ttl_ms if ttl_ms is None else min(ttl_ms, page.ttl_ms)
             scope = scope if page.scope == "public" else "private"
             if page.cursor is None or (not page.cursor and not self.modern):
-                # An empty cursor is one like any other (2026-07-28, Pagination); before, servers mean the end by it.
+                # An empty cursor is valid (2026-07-28, Pagination). Older servers mean the end of the list by it.
                 return Listing(items, ttl_ms, scope)
             if page.cursor in seen or size > LIST_BYTES:
                 break
@@ -270,12 +270,12 @@ class Connection:
         raise Fault("UPSTREAM_ERROR", f"{method} has no end: a cursor came twice, or there are too many pages")
 
     async def check(self, timeout: float = 10.0) -> None:
-        """See whether the server is still there. Raises a `Fault` if not."""
+        """Check with a ping that the server is there. Raises a `Fault` if not."""
         await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
     @property
     def is_watched(self) -> bool:
-        """Whether a server of the stateless era has agreed to tell of changes."""
+        """Whether a server of the stateless era has agreed to report changes."""
         return self._watch is not None and self._watch.acknowledged
 
     async def watch(
@@ -286,15 +286,15 @@ class Connection:
         tasks: frozenset[str] = frozenset(),
         live: bool = False,
     ) -> Mapping[str, Fault]:
-        """Follow changes of the lists, these resources and tasks until `close`. Replaces the last watch. Returns the
-        resources that the server does not tell of, and why. The caller asks for what changed while a stream broke. With
-        `live`, a server of the stateless era may speak first on the stream (MCPL)."""
+        """Get notifications of changes to the lists, these resources and tasks until `close`. Replaces the last watch.
+        Returns the resources whose changes the server does not report, and why. After a broken stream the listener is
+        notified of everything. With `live`, a server of the stateless era may send requests on the stream (MCPL)."""
         if self._watch is None:
             self._watch = Watch(self)
         return await self._watch.set(lists, uris, tasks, live=live)
 
     async def close(self) -> None:
-        """End it and everything that belongs to it."""
+        """Close the connection."""
         if self._closed:
             return
         self._closed = True
@@ -306,7 +306,7 @@ class Connection:
         await self.link.close()
 
     def reopen(self, lost: str) -> asyncio.Task[None] | None:
-        """Open a new session in the place of a lost one. One at a time: a second caller waits with the first."""
+        """Replace a lost session by a new one. A second caller waits with the first."""
         link = self.link
         if self._closed or not isinstance(link, HttpLink):
             return None
@@ -317,7 +317,7 @@ class Connection:
 
     def _reopened(self, task: asyncio.Task[None]) -> None:
         self.reopening = None
-        # The requests that wait for it see how it ended. If none does, the next request finds out again.
+        # Requests that wait for the task see its error. Retrieve it, in case none waits.
         if not task.cancelled():
             task.exception()
 
@@ -332,7 +332,7 @@ class Connection:
             self._watch.renew()
 
     async def _greet(self, peer: Peer) -> None:
-        """Speak as agreed; in the handshake era the server must be notified before any other message."""
+        """Use the agreed revision. In the handshake era, send `notifications/initialized` before any other message."""
         self.peer = peer
         link = self.link
         if isinstance(link, HttpLink):

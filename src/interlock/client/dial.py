@@ -1,4 +1,4 @@
-"""How a server is reached: by starting it, at a URL, or in this process. A dial can be used again and again."""
+"""Ways to reach a server: a command, a URL, or a service in this process. A dial can be used many times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from interlock.transports.stdio.process import Command
 from interlock.wire.limits import DEFAULT, Limits
 
 Dial: TypeAlias = Callable[[Listener], Awaitable[Link]]
-"""Gives a fresh link that reports to the listener. Raises UPSTREAM_UNAVAILABLE."""
+"""Returns a new link with this listener. Raises UPSTREAM_UNAVAILABLE."""
 
 
 def to_command(command: Command, limits: Limits = DEFAULT) -> Dial:
@@ -38,7 +38,7 @@ def to_url(
     authorization: Authorization | None = None,
     context: ssl.SSLContext | None = None,
 ) -> Dial:
-    """A server at an address. A `guard` is for one that the operator did not write (`transports.resolving`)."""
+    """A server at a URL. `guard` judges addresses that the operator did not configure (`transports.resolving`)."""
 
     async def dial(listener: Listener) -> Link:
         return HttpLink(
@@ -62,7 +62,7 @@ Target: TypeAlias = str | Sequence[str] | Command | Service | Dial
 
 
 def dial_to(target: Target, headers: Mapping[str, str] | None, authorization: Authorization | None = None) -> Dial:
-    """The way to a target. Raises TypeError for what is none."""
+    """The dial of a target. Raises TypeError for any other value."""
     if isinstance(target, str):
         return to_url(target, headers, authorization=authorization)
     if isinstance(target, Command):

@@ -31,7 +31,7 @@ async def subscribe(
     on_notification: Callable[[str, bytes], None],
     timeout: float,
 ) -> Subscribed:
-    """Subscribe to channels or patterns, as the era has it. Raises what the server says against it."""
+    """Subscribe to channels or patterns, in the way of the server's era. Raises a `Fault` if the server refuses."""
     least = {} if min_severity is None else {"min_severity": min_severity}
     params: dict[str, object] = {"channels": channels, "filter": least}
     if not connection.modern:
@@ -54,7 +54,7 @@ class EventStream:
         self._connection = connection
         self._on_notification = on_notification
         self._ended = ended
-        """Called when a stream that was open ends without our doing."""
+        """Called when an open stream ends, unless `close` ended it."""
         self._handle: Id | None = None
         self._agreed: asyncio.Future[Subscribed | None] = asyncio.get_running_loop().create_future()
 
@@ -69,7 +69,7 @@ class EventStream:
         except TimeoutError:
             raise Fault("UPSTREAM_TIMEOUT", "the server did not acknowledge a stream of events") from None
         finally:
-            # Also for a caller that was cancelled: nobody else could close it.
+            # Also if the caller was cancelled: no other part has the stream.
             if agreed is None:
                 self.close()
         return agreed

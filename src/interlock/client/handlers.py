@@ -1,6 +1,6 @@
 """A client's answers to requests of servers: sampling, elicitation, roots. The same in both eras.
 
-A question that no handler was given for is refused, and the capability was never declared.
+A client declares only the capabilities that it has handlers for, and refuses other requests.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from interlock.wire.json_values import decode_json
 
 Json: TypeAlias = dict[str, object]
 Handler: TypeAlias = Callable[[Json], Awaitable[Json]]
-"""Takes a request's params, gives its result."""
+"""Takes a request's params, returns its result."""
 
 CallbackHandler: TypeAlias = Callable[[Json], Awaitable[object]]
-"""Takes the params of a callback, gives its response."""
+"""Takes the params of a callback, returns its response."""
 
 Roots: TypeAlias = Sequence[Mapping[str, str]] | Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
 
@@ -34,12 +34,12 @@ class Handlers(msgspec.Struct, frozen=True):
     """Answers for the person or the model behind the client."""
 
     sampling: Handler | None = None
-    """Asks the model. `Fault("USER_REJECTED", …)` says that the person would not have it."""
+    """Asks the model. It raises `Fault("USER_REJECTED", …)` if the person refuses."""
     elicit_form: Handler | None = None
-    """Asks the person to fill in `requestedSchema`; gives `{"action": …, "content": {…}}`. Missing members get the
+    """Asks the person to fill in `requestedSchema`, returns `{"action": …, "content": {…}}`. Missing members get the
     schema's defaults."""
     elicit_url: Handler | None = None
-    """Asks the person to open `url`. It is theirs to decide; nothing is ever fetched here."""
+    """Asks the person to open `url`. The client never fetches it."""
     roots: Roots | None = None
     """Folders that the server may know of, each with its `file://` address."""
     sampling_tools: bool = False
@@ -47,8 +47,8 @@ class Handlers(msgspec.Struct, frozen=True):
     chunk: Callable[[Json], None] | None = None
     """Takes each chunk of a call's result as it comes. With it the client offers MGP's streaming."""
     callback: CallbackHandler | None = None
-    """Answers a callback of a server: takes its params, gives the response. With it the client offers MGP's callbacks.
-    The response to a `notification` is not sent."""
+    """Answers a callback of a server. With it the client offers MGP's callbacks. The response to a `notification` is
+    not sent."""
     event: Callable[[Json], None] | None = None
     """Takes each event of the channels that `Client.subscribe_events` named. With it the client offers MGP's events."""
 
@@ -93,7 +93,7 @@ class Handlers(msgspec.Struct, frozen=True):
     async def _elicit(self, request: Json) -> Json:
         mode = request.get("mode", "form")
         if mode not in ("form", "url"):
-            raise Fault("INVALID_PARAMS", f"this client cannot ask a person by {str(mode)[:100]!r}")
+            raise Fault("INVALID_PARAMS", f"this client does not support the elicitation mode {str(mode)[:100]!r}")
         if mode == "url":
             if self.elicit_url is None:
                 raise Fault("INVALID_PARAMS", "this client does not open URLs")
@@ -121,7 +121,7 @@ def with_defaults(schema: object, content: object) -> Json:
 
 
 def check_form(schema: object, content: Json) -> None:
-    """Refuse to send what the form that was asked for does not allow."""
+    """Raise INTERNAL_ERROR for content that does not fit the form."""
     from interlock.signatures.validate import Validator  # six megabytes, which few clients need
 
     try:
@@ -129,11 +129,11 @@ def check_form(schema: object, content: Json) -> None:
     except DefinitionError as cause:
         raise Fault("INVALID_PARAMS", f"requestedSchema: {cause}") from None
     if problems:
-        raise Fault("INTERNAL_ERROR", f"what was filled in does not fit the form: {ArgumentsError(problems)}")
+        raise Fault("INTERNAL_ERROR", f"the content does not fit the form: {ArgumentsError(problems)}")
 
 
 def _check_url(url: object) -> None:
-    """Only what a browser opens over the network, and openly only on this machine."""
+    """Accept only https, and http on this machine."""
     parts = urlsplit(url) if isinstance(url, str) else None
     local = parts is not None and parts.hostname in ("localhost", "127.0.0.1", "::1")
     if parts is None or not (parts.scheme == "https" or (parts.scheme == "http" and local)):

@@ -1,4 +1,4 @@
-"""Requests of the stateless era whose answer is a question: answered through the handlers, and asked again.
+"""Results of the stateless era that ask questions: the handlers answer them, and the request is sent again.
 
 (2026-07-28, Multi Round-Trip Requests.)
 """
@@ -32,18 +32,18 @@ class _Asked(msgspec.Struct):
 
 
 def question_in(result: bytes) -> InputRequired | None:
-    """The question that a result is, if it is one. Raises UPSTREAM_ERROR for one that cannot be read, and for one that
-    asks nothing and gives nothing to come back with: to repeat the request would be to make it twice."""
+    """The questions in a result; None if it has none. Raises UPSTREAM_ERROR for an invalid result, and for one without
+    questions and state: repeating the request would run it twice."""
     if read_members(result).kind != INPUT_REQUIRED:
         return None
     question = question_of(result)
     if not question.requests and question.state is msgspec.UNSET:
-        raise Fault("UPSTREAM_ERROR", "the server wants more, and neither asks for anything nor gives a state")
+        raise Fault("UPSTREAM_ERROR", "the server's input_required has neither questions nor a requestState")
     return question
 
 
 def question_of(result: bytes) -> InputRequired:
-    """The questions in a result that is known to hold some. Raises UPSTREAM_ERROR for what cannot be read."""
+    """The questions in a result that has some. Raises UPSTREAM_ERROR for an invalid one."""
     question = decode_json(result, InputRequired, "UPSTREAM_ERROR", "the server's question cannot be read")
     if question.state is not msgspec.UNSET and bytes(question.state)[:1] != b'"':
         raise Fault("UPSTREAM_ERROR", "the server's question cannot be read: requestState must be a string")
@@ -53,8 +53,8 @@ def question_of(result: bytes) -> InputRequired:
 
 
 async def answered(params: bytes, question: InputRequired, handlers: Handlers) -> bytes:
-    """The params to ask again with: the first ones, the answers, and the server's state exactly as it came."""
-    # One after the other: a person can only look at one form at a time.
+    """The params of the repeated request: the first ones, the answers, and the server's state unchanged."""
+    # One after the other, since a person fills in one form at a time.
     answers = {
         key: msgspec.Raw(await handlers.answer(request.method, bytes(request.params)))
         for key, request in question.requests.items()
@@ -70,7 +70,7 @@ async def answered(params: bytes, question: InputRequired, handlers: Handlers) -
 
 
 async def visited(fault: Fault, handlers: Handlers) -> bool:
-    """Whether the person opened every URL that the server wants opened first (2025-11-25, Elicitation)."""
+    """Whether the person opened every URL that the server requires first (2025-11-25, Elicitation)."""
     wanted = fault.data.get("elicitations")
     if handlers.elicit_url is None or not isinstance(wanted, list) or not wanted:
         return False

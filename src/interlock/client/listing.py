@@ -1,4 +1,4 @@
-"""Lists of a server, page by page. A page may have ten thousand items, so it is taken apart in short turns."""
+"""Reads the pages of a server's lists. A page may have ten thousand items, so it is read in short turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import Read, object_of
 
 ITEMS_AT_ONCE: Final = 1_000
-"""Items that are taken in one turn."""
+"""Items that are read in one turn."""
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class _PageTail(msgspec.Struct):
 
 
 async def read_page(method: str, member: str, result: bytes) -> ListPage:
-    """The page in a result. Raises UPSTREAM_ERROR for a result that is none."""
+    """The page in a result. Raises UPSTREAM_ERROR for an invalid one."""
     try:
         tail, items = _parts(member, result)
     except JSON_ERRORS as cause:
@@ -52,7 +52,7 @@ async def read_page(method: str, member: str, result: bytes) -> ListPage:
 
 
 def _parts(member: str, result: bytes) -> tuple[_PageTail, Iterable[bytes | msgspec.Raw]]:
-    """The members of a page beside its items, and the items. Those of a large page are known from reading it."""
+    """The members of a page beside its items, and the items."""
     known = result.items(member) if type(result) is Read else None
     if known is not None and type(result) is Read:
         beside = {name: value for name in _PageTail.__struct_fields__ if (value := result.member(name)) is not None}

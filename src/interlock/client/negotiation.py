@@ -1,4 +1,4 @@
-"""Getting to know a server: the probe of the stateless era, the handshake of the one before, and which it takes.
+"""Finds out the era of a server: with the probe of the stateless era, and the handshake of the older one.
 
 (2026-07-28, Versioning: Backward Compatibility; 2025-11-25, Lifecycle.)
 """
@@ -22,11 +22,11 @@ from interlock.wire.messages import EMPTY_OBJECT, Failure, Request, Result
 Pin = Literal["auto", "modern", "legacy"]
 
 _NO_POST: Final = (400, 404, 405)
-"""How a server refuses a POST that does not have one at this address."""
+"""Statuses of a server that has no Streamable HTTP at this address."""
 
 
 class Negotiation:
-    """Dials a server and finds out what it speaks. `link` is what came of it, also when it failed."""
+    """Dials a server and finds out its era. `link` is the last link, also after a failure."""
 
     def __init__(self, dial: Dial, listener: Listener, identity: Identity) -> None:
         self._dial = dial
@@ -35,7 +35,7 @@ class Negotiation:
         self.link: Link | None = None
 
     async def meet(self, pin: Pin, patience: float) -> tuple[Link, Peer]:
-        """The server, introduced. `patience` is how long the probe may go unanswered."""
+        """Connect and introduce each other. `patience` is how long to wait for the answer to the probe."""
         link = self.link = await self._dial(self._listener)
         if pin == "legacy":
             return await self._old_way(link)
@@ -51,14 +51,14 @@ class Negotiation:
                 raise
             peer = None
             if not isinstance(link, HttpLink):
-                # Some old servers end themselves over a first message that they do not know.
+                # Some old servers exit at a first message that they do not know.
                 await link.close()
                 link = self.link = await self._dial(self._listener)
         return (link, peer) if peer is not None else await self._old_way(link)
 
     async def _old_way(self, link: Link) -> tuple[Link, Peer]:
-        """The handshake; over HTTP by the older transport too, where the newer one is not there (2025-11-25, Backwards
-        Compatibility)."""
+        """The handshake. Over HTTP it also tries the older transport, if the newer one is missing (2025-11-25,
+        Backwards Compatibility)."""
         try:
             return link, await shake_hands(link, self._identity)
         except Fault as fault:
@@ -68,14 +68,14 @@ class Negotiation:
         try:
             older = await link.legacy_sse()
         except Fault:
-            # It is not there either; the server's first answer explains more.
+            # The older transport is missing too. The first error explains more.
             raise first from None
         self.link = older
         await link.close()
         return older, await shake_hands(older, self._identity)
 
     async def _probe(self, link: Link, revision: Revision, patience: float | None, again: int = 2) -> Peer | None:
-        """Ask the way a modern server understands. None: it is not one."""
+        """Send `server/discover`. None if the server is not of the stateless era."""
         if isinstance(link, HttpLink):
             link.revision = revision
         params = with_meta(EMPTY_OBJECT, self._identity.meta(revision))
@@ -98,8 +98,8 @@ class Negotiation:
         return verdict
 
     async def _both(self, link: Link, probe: FutureSink) -> Peer | None:
-        """The probe is unanswered so far: an old server that stays silent, or a new one that starts slowly. It is
-        asked the old way too, and the first good answer counts."""
+        """Try the handshake beside an unanswered probe. The server may be an old one that ignores the probe, or a new
+        one that starts slowly: the first good answer counts."""
         hands = asyncio.ensure_future(shake_hands(link, self._identity))
         probed = asyncio.ensure_future(_result(probe))
         try:
@@ -118,7 +118,7 @@ class Negotiation:
 
 
 async def shake_hands(link: Link, identity: Identity) -> Peer:
-    """`initialize`, and what the server answered. Raises a `Fault`."""
+    """Send `initialize`, and read the answer. Raises a `Fault`."""
     if isinstance(link, HttpLink):
         link.revision = None
         link.session_id = None
@@ -142,7 +142,7 @@ async def _result(probe: FutureSink) -> Peer | None:
 
 
 def _only_means_old(fault: Fault, link: Link) -> bool:
-    """Whether a lost probe may only mean that the server does not know it."""
+    """Whether a lost probe may mean that the server does not know the method."""
     if fault.name in ("UNSUPPORTED_VERSION", "LOGIN_REQUIRED") or fault.foreign_code is not None:
         return False
     if isinstance(link, HttpLink):

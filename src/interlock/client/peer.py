@@ -1,4 +1,4 @@
-"""A server's description of itself, and ours. Pure: this module decides which era an answer belongs to."""
+"""How servers and clients introduce themselves. Pure: this module decides the era of a server from its answer."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def encoded_meta(identity: Identity, revision: Revision) -> bytes:
 
 
 def introduced(params: bytes, meta: bytes) -> bytes:
-    """The params with our `_meta`, unless the caller brought one that says which version it speaks."""
+    """The params with our `_meta`, unless they have one with a version."""
     if not may_spell(params, b"_meta"):
-        # Cheap: put in front, nothing decoded.
+        # Put in front, without decoding.
         rest = params.lstrip()[1:].lstrip()
         return b'{"_meta":%b%b%b' % (meta, b"" if rest[:1] == b"}" else b",", rest)
     view = preview(params)
@@ -113,7 +113,7 @@ class RepeatWithVersion(msgspec.Struct, frozen=True):
 
 
 def declaring(identity: Identity, revision: Revision, params: bytes) -> bytes:
-    """Params of a request that takes a task for an answer (SEP-2663, Capability Negotiation)."""
+    """Params of a request that accepts a task as its answer (SEP-2663, Capability Negotiation)."""
     return with_meta(params, identity.with_extension(EXTENSION).meta(revision))
 
 
@@ -122,7 +122,7 @@ Verdict = Peer | RepeatWithVersion | None
 
 
 def judge_probe(answer: Result | Failure) -> Verdict:
-    """The meaning of an answer to `server/discover` (2026-07-28, Backward Compatibility).
+    """Read the answer to `server/discover` (2026-07-28, Backward Compatibility).
 
     Raises UNSUPPORTED_VERSION.
     """
@@ -141,7 +141,7 @@ def judge_probe(answer: Result | Failure) -> Verdict:
 
 
 def read_hello(result: bytes) -> Peer:
-    """The meaning of an answer to `initialize`. Raises UPSTREAM_ERROR for a revision that is not spoken here."""
+    """Read the answer to `initialize`. Raises UPSTREAM_ERROR for an unknown revision."""
     initialized = decode_json(result, _Initialized, "UPSTREAM_ERROR", "the answer to initialize cannot be read")
     revision = REVISIONS.get(initialized.protocolVersion)
     if revision is None or revision.modern:

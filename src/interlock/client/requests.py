@@ -1,6 +1,6 @@
-"""The requests of a `Client`: repeated until the answer is no question, with logins on the way, and cached.
+"""Sends the requests of a `Client`: answers questions of the server, logs in, repeats, and caches.
 
-A question comes as `input_required`, as an address to visit first, or as LOGIN_REQUIRED. Answers that took a question
+A question comes as `input_required`, as an address to visit first, or as LOGIN_REQUIRED. Results that depend on answers
 are not cached (2026-07-28, Caching: Cache Key).
 """
 
@@ -57,15 +57,15 @@ class ClientRequests:
         self._level: str | None = None
 
     def use_level(self, level: str) -> None:
-        """Say with each request which log messages are wanted (stateless era)."""
+        """Send the level of log messages with each request (stateless era)."""
         self._level = level
 
     def forget(self, method: str) -> None:
-        """Ask the server again for this the next time."""
+        """Drop the cached answers of a method."""
         self._cache.forget(method)
 
     def on_changed(self, notification: str) -> None:
-        """Forget answers that a notification says are old."""
+        """Drop the cached answers that a notification makes old."""
         if notification.startswith("notifications/resources/updated"):
             self._cache.forget("resources/read")
         elif notification.endswith("/list_changed"):
@@ -84,7 +84,7 @@ class ClientRequests:
         return (await self._rounds(method, params, headers, progress, timeout))[0]
 
     async def send_cached(self, method: str, params: bytes, key: str) -> Json:
-        """The same, from the cache while the server's word on it holds."""
+        """The same, from the cache while the answer is fresh."""
         kept = self._cache.get(method, key)
         if kept is not None:
             return json_object(kept)
@@ -95,7 +95,7 @@ class ClientRequests:
         return result
 
     async def list_all(self, method: str) -> list[Json]:
-        """Every item of a list, all pages, from the cache where it holds."""
+        """Every item of a list, all pages, from the cache while they are fresh."""
         kept = self._cache.get(method, "")
         if kept is None:
             connection = self._client.connection
@@ -112,7 +112,7 @@ class ClientRequests:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> tuple[Json, int]:
-        """Send until the answer is no question any more: the answer, and how many questions came before it."""
+        """Send until the server asks no more. Returns the answer, and how many questions came before it."""
         connection, handlers = self._client.connection, self._client.handlers
         first = params
         if connection.modern and self._level is not None:
@@ -141,7 +141,7 @@ class ClientRequests:
                     of_known_kind(result, read_members(result).kind, tasks=True)
                 return json_object(result), rounds
             params = await answered(first, question, handlers)
-        raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
+        raise Fault("UPSTREAM_ERROR", f"the server asked more than {ROUNDS} times")
 
     def _on_notification(self, progress: Progress | None) -> Callable[[str, bytes], None] | None:
         if progress is None:

@@ -67,7 +67,7 @@ class ServerRequests:
             log.exception("the callback %s was not answered", id)
 
     def withdraw(self, params: bytes) -> None:
-        """The server no longer wants an answer (2025-11-25, Cancellation): nobody is to be asked in vain."""
+        """Stop answering a request that the server cancelled (2025-11-25, Cancellation)."""
         try:
             task = self._open.get(read_withdrawal(params)[0])
         except msgspec.DecodeError:
@@ -96,5 +96,5 @@ class ServerRequests:
 
 
 async def _nobody(request: Json) -> object:
-    """The response where nobody can answer."""
+    """The response without a callback handler."""
     return None

@@ -1,4 +1,4 @@
-"""A request that a lost session refused, sent again once in the new one. Only for what may be sent twice."""
+"""Sends a request that failed because its session was lost once more, in the new session, if it may be sent twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reopener(Protocol):
 
 
 class SessionRetry:
-    """Stands before a sink. The handle that the caller got stays good, whatever id the request has now."""
+    """Wraps the sink of a request. The handle that the caller got stays valid, though the request gets another id."""
 
     __slots__ = ("_again", "_connection", "_late", "_outgoing", "_sink", "current", "handle")
 
@@ -43,7 +43,7 @@ class SessionRetry:
         self.handle: Id = f"held-{id(self)}"
 
     def adopt(self, handle: Id, session: str) -> bool:
-        """Take over a request that was refused because its session is gone. False where it is not sent again."""
+        """Take over a request that failed because its session is gone. False if it is not sent again."""
         self.handle = handle
         task = self._connection.reopen(session)
         if task is None or not self._again:
@@ -53,14 +53,14 @@ class SessionRetry:
         return True
 
     def wait(self, reopening: asyncio.Task[None]) -> Id:
-        """Send a request in the session that is just being opened. Gives its handle. Raises RESOURCE_EXHAUSTED."""
+        """Send a request in the session that is being opened. Returns its handle. Raises RESOURCE_EXHAUSTED."""
         if len(self._connection.chances) >= HELD:
             raise Fault("RESOURCE_EXHAUSTED", "too many requests wait for a new session", retry_after_ms=1000)
         self._hold(reopening)
         return self.handle
 
     def cancel(self, reason: str) -> None:
-        """The caller no longer wants it; it may be under way again, or waiting for the new session."""
+        """Cancel the request, which may be sent again already or wait for the new session."""
         if self.current is not None:
             self._connection.cancel(self.current, reason)
         self.current = None
@@ -86,7 +86,7 @@ class SessionRetry:
         self._sink.on_lost(fault)
 
     def _hold(self, task: asyncio.Task[None]) -> None:
-        # From now on its id is not its handle. Its deadline holds here, too.
+        # From now on its id differs from its handle. Its deadline still holds.
         self.current = None
         self._connection.chances[self.handle] = self
         self._late = asyncio.get_running_loop().call_at(self._outgoing.deadline, self._too_late)

@@ -1,4 +1,4 @@
-"""Sinks for those who wait in a coroutine."""
+"""A sink for coroutines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OnRequest = Callable[[Request], None]
 
 
 class FutureSink:
-    """A sink with a future: the answer as it came, or the fault raised."""
+    """A sink with a future, whose result is the answer, or whose exception is the fault."""
 
     __slots__ = ("_on_notification", "_on_request", "future")
 

@@ -1,4 +1,4 @@
-"""Structured results, held to what their tools promised when they were listed.
+"""Checks structured results against the output schemas of their tools.
 
 (2025-11-25 and 2026-07-28, Tools: Output Schema.)
 """
@@ -28,28 +28,28 @@ class Structures:
         self._compiled: dict[str, Validator | None] = {}
 
     def promise(self, tools: Iterable[Mapping[str, object]]) -> None:
-        """Replaces the output schemas with those of a new list."""
+        """Replace the output schemas with those of a new list."""
         self._schemas = {str(tool.get("name")): tool["outputSchema"] for tool in tools if "outputSchema" in tool}
         self._compiled.clear()
 
     def check(self, tool: str, result: Mapping[str, object]) -> None:
-        """Raise UPSTREAM_ERROR for a result that is not what its tool promised. A failed call promises nothing."""
+        """Raise UPSTREAM_ERROR for a result that does not fit its tool's output schema. Errors need not fit."""
         if tool not in self._schemas or result.get("isError") is True or result.get("resultType") == "task":
             return
         validator = self._validator(tool)
         if validator is None:
             return
         if "structuredContent" not in result:
-            raise Fault("UPSTREAM_ERROR", f"{tool} promises structured content and gave none")
+            raise Fault("UPSTREAM_ERROR", f"{tool} has an output schema, and returned no structured content")
         problems = validator.check(result["structuredContent"])
         if problems:
             raise Fault(
-                "UPSTREAM_ERROR", f"{tool} gave structured content that it did not promise: {ArgumentsError(problems)}"
+                "UPSTREAM_ERROR", f"{tool} returned content that its output schema refuses: {ArgumentsError(problems)}"
             )
 
     def _validator(self, tool: str) -> Validator | None:
         if tool not in self._compiled:
-            from interlock.signatures.validate import Validator  # six megabytes, which wait for the first promise
+            from interlock.signatures.validate import Validator  # six megabytes, loaded with the first schema
 
             if len(self._compiled) >= COMPILED:
                 self._compiled.clear()
@@ -57,6 +57,6 @@ class Structures:
             try:
                 self._compiled[tool] = Validator(schema if isinstance(schema, dict | bool) else {})
             except DefinitionError as cause:
-                log.warning("what %r promises cannot be checked: %s", tool, cause)
+                log.warning("the output schema of %r cannot be used: %s", tool, cause)
                 self._compiled[tool] = None
         return self._compiled[tool]

@@ -1,5 +1,5 @@
-"""Calls that go on at the server as tasks: looked at as often as the server asks, answered where they ask something,
-and fetched when they are over. The same in both forms of tasks."""
+"""Calls that run on as tasks at the server. The client polls them, answers their questions and fetches the results, in
+both forms of tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.json_values import decode_json
 
 POLL_MS: Final = 1_000
-"""How long is waited between two looks where the server does not say."""
+"""The time between two polls where the server does not name one."""
 MAX_POLL_MS: Final = 60_000
 
 
@@ -38,7 +38,7 @@ class TaskClient(Protocol):
 
 
 class Task:
-    """A call that a server goes on with. Made by `Client.start_tool`, or by `Client.task` from an id that was kept."""
+    """A call that runs as a task. Made by `Client.start_tool`, or by `Client.task` from an id."""
 
     def __init__(
         self, client: TaskClient, state: TaskState | None, *, id: str = "", result: Json | None = None
@@ -57,36 +57,36 @@ class Task:
 
     @property
     def status(self) -> Status | None:
-        """Where it stands, as far as is known."""
+        """The last known status."""
         return "completed" if self._result is not None else None if self._state is None else self._state.status
 
     async def look(self) -> TaskState | None:
-        """Ask where it stands."""
+        """Ask the server for the state."""
         if self.id:
             await self._look()
         return self._state
 
     async def result(self) -> Json:
-        """Its result, as the call itself would have given it. Raises what it failed with, or CANCELLED.
+        """The result of the call. Raises its error, or CANCELLED.
 
-        Waits as the server asks to, and answers what the task asks through the client's handlers.
+        Polls at the server's pace, and answers questions through the client's handlers.
         """
         if self._result is None:
             self._result = await (self._poll() if self._client.connection.modern else self._wait())
         return self._result
 
     async def cancel(self) -> None:
-        """Tell the server that it is not wanted any more. Whether that stops it is seen by looking."""
+        """Ask the server to cancel the task. `look` shows whether it did."""
         if self.id:
             await self._client.ask_of_task("tasks/cancel", {"taskId": self.id})
 
     async def watch(self) -> None:
-        """Have the client's `notification_handler` called when its state changes, where the server says so."""
+        """Have the client's `notification_handler` called when its state changes, if the server reports that."""
         if self.id and self._client.connection.modern:
             await self._client.watch_task(self.id)
 
     async def _wait(self) -> Json:
-        """The form of 2025-11-25: the result is asked for apart, and questions come on the way to it."""
+        """The form of 2025-11-25: `tasks/result` waits for the result, and carries questions meanwhile."""
         while self._state is None or self._state.status == "working":
             await self._turn()
         return await self._client.ask_of_task("tasks/result", {"taskId": self.id}, waits=True)
@@ -108,7 +108,7 @@ class Task:
                 await self._answer(question_of(answer))
 
     async def _turn(self) -> bytes:
-        """Look again, once the server wants to be asked again."""
+        """Poll after the pause that the server names."""
         if self._state is not None and not self._state.over:
             await asyncio.sleep(_pause(self._state))
         return await self._look()
@@ -119,7 +119,7 @@ class Task:
         return answer
 
     async def _answer(self, question: InputRequired) -> None:
-        """Answer what was not answered yet; a key means one question for all the task's life."""
+        """Answer questions that were not answered yet. A key means the same question for the whole life of the task."""
         for key, request in question.requests.items():
             if key in self._answered:
                 continue
@@ -133,7 +133,7 @@ def _pause(state: TaskState) -> float:
 
 
 def _detail(answer: bytes) -> _Detail:
-    return decode_json(answer, _Detail, "UPSTREAM_ERROR", "the server's word on a task cannot be read")
+    return decode_json(answer, _Detail, "UPSTREAM_ERROR", "the state of the task cannot be read")
 
 
 class _Detail(msgspec.Struct):

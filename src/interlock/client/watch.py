@@ -1,6 +1,9 @@
-"""Hearing of changes: one `subscriptions/listen` in the stateless era, the standing stream and `resources/subscribe`
-before it. A broken stream is opened again, with growing pauses. The listener is then told that everything watched has
-changed, since a change without a stream is told to nobody."""
+"""Notifications of changes: `subscriptions/listen` in the stateless era, the standing stream and `resources/subscribe`
+in the handshake era.
+
+A broken stream is opened again, with growing pauses. The listener is then notified of everything that is watched, since
+changes in the meantime were lost.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request, Result
 FIRST_WAIT: Final = 1.0
 MAX_WAIT_S: Final = 30.0
 MAX_ASKED_WAIT_S: Final = 300.0
-"""A server that wants to be left alone for longer is asked again after this time."""
+"""Upper bound for the pause that a server may ask for."""
 STREAM_WAIT: Final = 1.0
-"""How long a server may take to open the standing stream, or to say what it agrees to tell, before one goes on."""
+"""How long to wait for the standing stream, or for the acknowledgment of a subscription, before continuing."""
 REFUSED: Final = 5
-"""How often in a row a server may refuse before it is no longer asked."""
+"""After this many refusals in a row the subscription is not opened again."""
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _LISTS: Final = (
@@ -73,13 +76,13 @@ class Watch:
         self._refused = 0
         self._stopped = False
         self.acknowledged = False
-        """Whether the server has said what it agreed to tell (stateless era)."""
+        """Whether the server has acknowledged the subscription (stateless era)."""
 
     async def set(
         self, lists: bool, uris: frozenset[str], tasks: frozenset[str] = frozenset(), *, live: bool = False
     ) -> Mapping[str, Fault]:
-        """Watch these from now on. Of tasks, servers before the stateless era tell by themselves. Gives the resources
-        that the server does not tell of, and why."""
+        """Watch these from now on. Servers of the handshake era report tasks without being asked. Returns the resources
+        whose changes the server does not report, and why."""
         same = (lists, tasks, live) == (self._lists, self._tasks, self._live) and uris == self._uris
         self._lists, self._tasks, self._live = lists, tasks, live
         if not self._connection.modern:
@@ -91,7 +94,7 @@ class Watch:
         return await self._acknowledgment()
 
     async def _subscribe(self, uris: frozenset[str]) -> Mapping[str, Fault]:
-        """The handshake era's way: each by itself, so that one refusal is no other's."""
+        """Subscribe in the handshake era: each resource by itself, so that one refusal does not affect the others."""
         connection = self._connection
         if isinstance(connection.link, HttpLink):
             connection.link.listen()
@@ -112,7 +115,7 @@ class Watch:
         return refused
 
     async def _acknowledgment(self) -> Mapping[str, Fault]:
-        """The stateless era's way: the server says what it agreed to (2026-07-28, Subscriptions: Acknowledgment)."""
+        """Read the acknowledgment in the stateless era (2026-07-28, Subscriptions: Acknowledgment)."""
         listening, uris = self._listening, self._uris
         if listening is None:
             return {}
@@ -120,7 +123,7 @@ class Watch:
             async with asyncio.timeout(STREAM_WAIT):
                 agreed = await asyncio.shield(listening.agreed)
         except TimeoutError:
-            # The caller goes on and reads its lists before the stream is open.
+            # The caller continues, and reads its lists before the stream is open.
             listening.missed = True
             return {}
         except Fault as fault:
@@ -128,12 +131,12 @@ class Watch:
         if agreed is None:
             return {}
         return {
-            uri: Fault("RESOURCE_NOT_FOUND", f"the server does not tell of changes to {uri[:200]}")
+            uri: Fault("RESOURCE_NOT_FOUND", f"the server does not report changes to {uri[:200]}")
             for uri in uris - agreed
         }
 
     def renew(self) -> None:
-        """A new session knows nothing of what the last was asked to watch."""
+        """Watch the same in a new session."""
         connection = self._connection
         if isinstance(connection.link, HttpLink):
             connection.link.listen(anew=True)
@@ -143,7 +146,7 @@ class Watch:
         self._tell_all()
 
     def stop(self) -> None:
-        """Nothing more."""
+        """Watch nothing more."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -152,7 +155,7 @@ class Watch:
                 self._end(listening)
 
     def on_notification(self, listening: _Listening, method: str, params: bytes) -> None:
-        """Something came on a subscription."""
+        """Take a notification of a subscription."""
         if listening is not self._listening:
             if listening is self._before and method != ACKNOWLEDGED:
                 self._connection.listener.on_notification(method, params)
@@ -169,7 +172,7 @@ class Watch:
             self._tell_all()
 
     def over(self, listening: _Listening, refused: bool, wait_s: float = 0.0) -> None:
-        """A subscription ended, and not because we wanted it to; `wait_s` is what the server wants to be waited."""
+        """Handle a subscription that the server ended. `wait_s` is the pause that the server asks for."""
         if listening is self._before:
             self._before = None
         if listening is not self._listening or self._stopped:
@@ -199,8 +202,7 @@ class Watch:
         self._open(missed=True)
 
     def _open(self, *, missed: bool = False) -> None:
-        """Open the new subscription first. The old one ends once the new one is acknowledged, so that no change falls
-        between them."""
+        """Open the new subscription. The old one ends once the new one is acknowledged, so that no change is missed."""
         self._timer = None
         self._end_before()
         before, self._listening = self._listening, None
@@ -220,7 +222,7 @@ class Watch:
             self._end(before)
 
     def _tell_all(self) -> None:
-        """Tell the listener that everything watched has changed: it may have, while no stream was open."""
+        """Notify the listener of everything that is watched: it may have changed while no stream was open."""
         listener, peer = self._connection.listener, self._connection.peer
         if self._lists:
             for capability, _ in _LISTS:
@@ -247,15 +249,15 @@ class _Listening:
     def __init__(self, watch: Watch, *, missed: bool = False) -> None:
         self._watch = watch
         self.missed = missed
-        """Whether changes before its acknowledgment were told to nobody."""
+        """Whether changes before its acknowledgment were missed."""
         self.handle: Id | None = None
         self.agreed: asyncio.Future[frozenset[str] | None] = asyncio.get_running_loop().create_future()
-        """The resources that the server agreed to tell of; None where it did not say."""
-        # The listener reads the outcome; an unread one is no fault.
+        """The resources whose changes the server reports; None if it did not say."""
+        # Retrieve the outcome, so that asyncio does not report it where no caller reads it.
         self.agreed.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def acknowledge(self, params: bytes) -> None:
-        """The server's word on what it agreed to."""
+        """Take the acknowledgment."""
         if not self.agreed.done():
             agreed = decode_json_or(params, _Acknowledged, _Acknowledged()).notifications
             self.agreed.set_result(None if agreed is None else frozenset(agreed.resourceSubscriptions))

@@ -129,7 +129,7 @@ def _add_calculations(server: Server) -> None:
         zones: Annotated[list[str], InputField(min_length=1, max_length=20, description="IANA zones: Europe/Paris")],
         at: Annotated[str | None, "A moment as ISO 8601 with its offset; now, if left out"] = None,
     ) -> list[Moment]:
-        """Tell what time it is in other zones, now or at a given moment."""
+        """Tell the time in other zones, now or at a given moment."""
         try:
             moment = datetime.datetime.now(datetime.UTC) if at is None else datetime.datetime.fromisoformat(at)
         except ValueError:

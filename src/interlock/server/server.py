@@ -274,7 +274,7 @@ class Server(LiveMethods):
         return Anyone() if self._admit is None else self._admit(path, headers)
 
     def prepare_session(self, caller: AdmittedCaller, dialect: Dialect) -> None:
-        """Nothing is to be prepared."""
+        """A server has nothing to prepare."""
 
     def open_session(
         self, channel: SessionChannel, caller: AdmittedCaller, dialect: Dialect

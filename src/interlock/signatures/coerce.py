@@ -1,7 +1,7 @@
 """Converts arguments that a model wrote as text, or as a number, to the type that the schema names.
 
-Only where the value cannot be meant otherwise: `"5"` for an integer, `"true"` for a boolean, `"[1]"` for an array, `5`
-for a string. A value that fits stays as it is. The caller validates the outcome; nothing here does.
+Only unambiguous values are converted: `"5"` for an integer, `"true"` for a boolean, `"[1]"` for an array, `5` for a
+string. A value that fits stays as it is. The caller validates the outcome.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _converted(types: tuple[str, ...], value: object) -> object:
 
 
 def _structure(text: str) -> object:
-    """An array or object from its JSON. Not if a name stands twice: such a text could be read in two ways."""
+    """An array or object from its JSON. A text with a duplicate name is not converted, as it is ambiguous."""
     try:
         decoded = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -161,7 +161,7 @@ def summary_of(kind: type) -> str:
 def _types_in(
     annotation: Any, enters: Callable[[object], bool], seen: set[object] | None = None
 ) -> Iterator[tuple[Any, Sequence[Any]]]:
-    """Every type in an annotation, with the marks beside it, and in the members of the classes that `enters` takes."""
+    """Every type in an annotation with the marks beside it, also in members of classes for which `enters` is true."""
     seen = set() if seen is None else seen
     kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     marks: Sequence[Any] = ()

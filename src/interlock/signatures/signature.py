@@ -292,7 +292,7 @@ class _Step(msgspec.Struct, frozen=True):
     make: Callable[[], Any] | None
     """Makes the default anew for each call."""
     exact: Any = None
-    """A value of this very type is what the function wants."""
+    """A value of exactly this type needs no conversion."""
 
 
 def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:

@@ -23,7 +23,7 @@ DIALECTS = ("2020-12", "2019-09", "draft-07", "draft-06", "draft-04")
 """The versions of JSON Schema that a `$schema` may name."""
 
 _LIGHT = 256
-"""A schema that unfolds to at most so many subschemas is checked against a value of any size that the wire allows."""
+"""A schema that unfolds to at most this many subschemas is checked against values of any size."""
 _WORK = 20_000_000
 """Subschemas times value nodes that one check may cost at most: about half a second in the worst case."""
 _EXPLAINED_WORK = 20_000

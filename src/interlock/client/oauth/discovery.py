@@ -1,6 +1,6 @@
 """Finds the authorization server that guards a server, and the scopes to ask it for.
 
-An operator's `issuer` pins the authorization server. A server that names others then is refused.
+An operator's `issuer` setting pins the authorization server. A server that names only others is refused.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Discovered(msgspec.Struct, frozen=True):
     def scopes_to_request(
         self, settings: ClientSettings, challenge: Challenge, bound: StoredLogin | None
     ) -> tuple[str, ...]:
-        """The scopes for the next request of tokens. Raises LOGIN_REQUIRED where nothing new would be asked.
+        """The scopes for the next request of tokens. Raises LOGIN_REQUIRED if the request would have no new ones.
 
-        A server that lacks scopes says so with 403 or 401, and may name them in its metadata alone. The scopes that
-        were asked for before are asked for again.
+        A server that needs more scopes answers 403 or 401, and may name them in its metadata only. Earlier scopes are
+        requested again.
         """
         names_scopes = challenge.scope is not None
         if bound is not None and bound.tokens is not None and (names_scopes or challenge.insufficient_scope):
@@ -44,9 +44,9 @@ class Discovered(msgspec.Struct, frozen=True):
             if more is not None:
                 return more
             if challenge.insufficient_scope:
-                message = "the server wants scopes that were asked for already and not granted"
+                message = "the server needs scopes that were requested already and not granted"
                 if not names_scopes:
-                    message = "the server wants scopes that it does not name"
+                    message = "the server needs scopes that it does not name"
                 hint = "ask its operator, and name more `scopes` in the server's `oauth` settings"
                 raise Fault("LOGIN_REQUIRED", message, hint=hint, data={"scope": (challenge.scope or "")[:300]})
         return initial_scopes(challenge.scope, self.scopes, settings.scopes, self.server.scopes_supported)

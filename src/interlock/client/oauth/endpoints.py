@@ -1,7 +1,7 @@
 """Requests to authorization servers: metadata, registration, tokens, device codes, revocation.
 
-No redirect is followed. An address that a server named is judged after it is resolved: it may be public, or on the host
-of the server itself.
+No redirect is followed. An address that a server names must be public, or on the host of the server itself; it is
+judged after it is resolved.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Endpoints:
         self._resolver = resolver or Resolver()
 
     async def resource(self, location: str | None) -> ResourceMetadata | None:
-        """The metadata of the server. None where it has none."""
+        """The metadata of the server; None if it has none."""
         for url in [location] if location is not None else resource_metadata_urls(self._server_url):
             answer = await self._get(url)
             if answer.status == 200:
@@ -77,7 +77,7 @@ class Endpoints:
     async def register(
         self, settings: ClientSettings, metadata: ServerMetadata, redirect_uri: str | None, scopes: tuple[str, ...]
     ) -> RegisteredClient:
-        """Register a client. Raises LOGIN_REQUIRED where the server does not, or UPSTREAM_ERROR."""
+        """Register a client. Raises LOGIN_REQUIRED if the server does not offer that, or UPSTREAM_ERROR."""
         endpoint = metadata.registration_endpoint
         if endpoint is None:
             message = f"{metadata.issuer[:200]} registers no clients by itself"
@@ -130,7 +130,7 @@ class Endpoints:
         )
 
     def _guard(self, url: str) -> Guard:
-        """The operator's own hosts may be private; hosts that they name must be public."""
+        """The guard of an address: configured hosts may be private; hosts that those name must be public."""
         host = _host(url)
         local = is_loopback(host) and any(map(is_loopback, self._trusted))
         if host in self._trusted or local:

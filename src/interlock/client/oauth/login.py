@@ -1,9 +1,9 @@
-"""One login to one server: its tokens, who may have them renewed, and how a person logs in and out.
+"""One login to one server: its tokens, their renewal, and how a person logs in and out.
 
 `header`, `due`, `renew` and `refused` are for the link (`transports.http.client.authorized_calls.Authorization`) and
-never ask a person. `begin` and `finish` are the two halves of what a person does in a browser. Tokens are stored before
-they are used, under the store's lock: a refresh token is good once. A token that is refused although it was just
-renewed is not renewed again: only a person can help then.
+never ask a person. `begin` and `finish` are the two halves of a login in a browser. Tokens are stored before they are
+used, under the store's lock: a refresh token is good once. A token that is refused although it was just renewed is not
+renewed again: then a person must log in.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Login:
         """When a login became necessary, while one is."""
         self._header = ""
         self._renewed = ""
-        """The header of the last token that was got in the place of a refused one."""
+        """The header of the last token that replaced a refused one."""
         self._rejected = ""
         """The header of a renewed token that was refused all the same."""
-        self._tasks = TaskSet()  # a refresh token that was sent is spent, so no renewal is given up
+        self._tasks = TaskSet()  # a renewal runs to its end, since the refresh token that it sent is spent
         self.idle = False
         """Whether there is no token to send or to renew."""
 
@@ -94,14 +94,14 @@ class Login:
         return self._tokens is not None
 
     async def renew(self) -> None:
-        """Renew the token if it is due: once for all who wait, here and in other processes."""
+        """Renew the token if it is due: once for all waiting requests, of this and other processes."""
         if not self._loaded:
             await self._reload()
         if self.due:
             await self._tasks.complete(self._renew_due())
 
     async def refused(self, refused: UnauthorizedCall) -> None:
-        """Get a token in the place of one that the server refused, without asking a person."""
+        """Replace a token that the server refused, without asking a person."""
         await self._tasks.complete(self._replace(refused))
 
     # For a person.
@@ -138,7 +138,7 @@ class Login:
             )
 
     async def begin_device(self, challenge: Challenge) -> PendingDevice:
-        """Ask for a code that a person types elsewhere. Raises LOGIN_REQUIRED where the server has no such way."""
+        """Ask for a code that a person types elsewhere. Raises LOGIN_REQUIRED if the server does not offer that."""
         async with self._store.lock():
             stored = await self._reload()
             found = await self._discover(challenge)
@@ -168,7 +168,7 @@ class Login:
         return None
 
     async def log_out(self) -> None:
-        """Forget the tokens, then revoke them at their server where it can. Raises why they were not revoked."""
+        """Delete the tokens, then revoke them if their server supports it. Raises a `Fault` if that fails."""
         async with self._store.lock():
             stored = await self._reload()
             self._use(None)
@@ -213,7 +213,7 @@ class Login:
             found = await self._discover(refused.challenge)
             bound = found.bound(stored)
             if refused.status == 401 and bound is not None and bound.tokens is not None:
-                self._use(None)  # it is sent to this server no more
+                self._use(None)  # never sent to this server again
                 if bound.tokens.refresh_token is not None and await self._refresh(bound, bound.tokens):
                     self._renewed = self._header
                     return
@@ -234,7 +234,7 @@ class Login:
         return just_renewed or refused.sent == self._rejected
 
     async def _refresh(self, stored: StoredLogin, tokens: Tokens) -> bool:
-        """Use the refresh token. False where the server no longer takes it: a person must log in again."""
+        """Use the refresh token. False if the server refuses it: a person must log in again."""
         try:
             async with self._forgetting(stored.client):
                 fresh = await self._requests.refresh(stored, tokens)
@@ -247,13 +247,13 @@ class Login:
             return False
         await self._store.save(msgspec.structs.replace(stored, tokens=fresh))
         if self._rejected:
-            self._rejected, self.wanted = "", None  # A server that refuses this token as well says so again.
+            self._rejected, self.wanted = "", None  # a refusal of this token sets both again
         self._use(fresh)
         return True
 
     @contextlib.asynccontextmanager
     async def _forgetting(self, client: RegisteredClient | None) -> AsyncIterator[None]:
-        """Forget our own registration if the authorization server does not know it any more: the next one is new."""
+        """Delete our registration if the authorization server does not know it any more. The next login makes one."""
         try:
             yield
         except Fault as fault:
@@ -275,7 +275,7 @@ class Login:
         self._use(login.tokens)
 
     async def _reload(self) -> StoredLogin | None:
-        """The stored login. One of another resource is none: its token is not for this server."""
+        """The stored login; None for one of another resource, whose token is not for this server."""
         stored = await self._store.load()
         if stored is not None and not covers(stored.resource, self._server_url):
             stored = None

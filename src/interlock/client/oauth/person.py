@@ -30,7 +30,7 @@ class PendingDevice(msgspec.Struct, frozen=True):
 
 
 class Browser(Protocol):
-    """Has a person open an address, and hears where they were sent back to."""
+    """Has a person open an address, and receives the redirect back."""
 
     @property
     def redirect_uri(self) -> str:

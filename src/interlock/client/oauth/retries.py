@@ -1,4 +1,4 @@
-"""Requests that a person's login makes possible: ask, log in if the server wants that, and ask again."""
+"""Repeats requests that need a login: send, have a person log in if the server requires that, and send again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def logged_in(login: Login | None, attempt: Callable[[], Awaitable[R]]) ->
 
 
 async def log_in_after(fault: Fault, login: Login | None) -> None:
-    """Have a person log in, if that is what the server wants. Raises the fault otherwise."""
+    """Have a person log in, if the fault is LOGIN_REQUIRED. Raises any other fault."""
     if fault.name != "LOGIN_REQUIRED" or login is None or "challenge" not in fault.data:
         raise fault
     await login.log_in(challenge_of(fault))

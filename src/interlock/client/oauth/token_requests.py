@@ -1,6 +1,6 @@
 """Requests for tokens: each grant, the refresh and the revocation, made as the client that the issuer knows.
 
-A request proves the client with its secret or its key. Nothing is stored here: `login.py` stores the answers.
+A request authenticates the client with its secret or its key. `login.py` stores the answers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TokenRequests:
     async def client(
         self, found: Discovered, bound: StoredLogin | None, redirect: str | None, scopes: tuple[str, ...]
     ) -> RegisteredClient:
-        """The client to ask as: the configured one, the one that was registered before, or a new one."""
+        """The OAuth client to use: the configured one, the one that was registered before, or a new one."""
         known = known_client(self._settings, found.server)
         if known is not None:
             return known
@@ -57,8 +57,8 @@ class TokenRequests:
     async def _is_known(self, stored: StoredLogin) -> bool:
         """Whether the authorization server still knows the client that it registered for us.
 
-        A person would see an error page of a client that it forgot, and never come back. A refresh token that nobody
-        issued is refused for itself where the client is known, and for the client where it is not.
+        For a forgotten client, a person would see an error page and never come back. So this sends an invalid refresh
+        token: the error names the token if the client is known, and the client if it is not.
         """
         try:
             await self.refresh(stored, Tokens("", secrets.token_urlsafe(32)))
@@ -139,7 +139,7 @@ class TokenRequests:
         return read_tokens(answer.status, answer.body, 0.0, ()).access_token
 
     def _proven(self, issuer: str, client: RegisteredClient, fields: dict[str, str]) -> TokenRequest:
-        """A request that proves the client."""
+        """A request with the client's authentication."""
         assertion = None
         if client.auth_method == "private_key_jwt":
             key = self._settings.private_key or ""

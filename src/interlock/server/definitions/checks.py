@@ -15,7 +15,7 @@ ArgumentsCheck: TypeAlias = Callable[[Mapping[str, Any]], Findings]
 
 
 def run_check(validator: ArgumentsCheck, values: Mapping[str, object]) -> tuple[Problem, ...]:
-    """The findings of a validator as problems. It may return one or several, as text or with the argument named."""
+    """The findings of a validator as problems. It may return one or several, each a text or an argument with a text."""
     found = validator(values)
     if found is None:
         return ()

@@ -24,7 +24,7 @@ from interlock.signatures.type_schema import as_json
 AHEAD: Final = 64
 """How many items a generator in a thread may be ahead of the client."""
 TURN: Final = 32
-"""After so many items the loop serves others."""
+"""How many items are taken before the loop serves other requests."""
 MAX_REPORT_CHARS: Final = 4_000
 
 _encode = msgspec.json.Encoder().encode

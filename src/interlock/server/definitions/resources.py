@@ -19,7 +19,7 @@ from interlock.wire.errors import Fault
 
 _TEMPLATE = re.compile(r"[^\s\x00-\x1f<>\"\\^`]+\Z")
 _URI = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{_TEMPLATE.pattern}")
-"""RFC 3986, as far as anyone could get it wrong."""
+"""A scheme and characters that RFC 3986 allows. It finds mistakes, and does not check the whole syntax."""
 
 
 class Resource(OfferedFunction):

@@ -97,7 +97,7 @@ def parse(text: str) -> UriTemplate:
     if any(brace in literal for literal, _, _ in parts for brace in "{}"):
         raise ValueError(f"{text!r}: only {{name}}, {{+name}}, which may cross slashes, and {{#name}} are understood")
     if len(set(names)) != len(names):
-        raise ValueError(f"{text!r}: a variable stands twice")
+        raise ValueError(f"{text!r}: a variable is used twice")
     for (_, _, name), (literal, operator, following) in itertools.pairwise(parts):
         if name and following and not literal and operator != "#":
             raise ValueError(

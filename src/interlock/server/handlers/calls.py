@@ -218,14 +218,14 @@ class Calls:
             outcome = fault
         except asyncio.CancelledError:
             outcome = Fault("CANCELLED", "the call was cancelled")
-        except BaseException:  # a task that ended with some of them would end the whole server
+        except BaseException:  # such as SystemExit, which would end the whole server
             outcome = unexpected(work.exchange.request.method)
         self.open.remove(work)
         (work.running or work).done(outcome)
 
 
 def unexpected(method: str) -> Fault:
-    """Log the exception being handled, and give the fault that stands for it."""
+    """Log the exception being handled, and return the fault to answer with."""
     log.exception("%s failed", method)
     return Fault("INTERNAL_ERROR", f"{method} failed; the server's log says why")
 

@@ -115,7 +115,7 @@ class ServerEvents:
     def _send(self, channel: str, data: bytes, severity: str, at: str) -> None:
         for each in list(self._all.values()):
             if not each.is_open():
-                self._all.pop(each.id, None)  # a session that ended while it was told is gone already
+                self._all.pop(each.id, None)  # a session that ended meanwhile has removed it already
             elif rank(severity) >= each.min_rank and any(pattern.matches(channel) for pattern in each.patterns):
                 params = msgspec.json.encode(EventParams(each.id, channel, at, msgspec.Raw(data), severity))
                 each.notify(EVENT, b"{" + each.meta + params[1:])

@@ -30,14 +30,14 @@ class CancellableCalls:
         self._open.add(exchange, work)
 
     def remove(self, work: Work) -> None:
-        """The work is through."""
+        """The work is done."""
         self._open.remove(work)
 
     def _cancel(self, exchange: Exchange) -> None:
         """Answer with the content so far. The call itself is answered with an error."""
         params = read_cancel(exchange.request.params)
         if exchange.conversation is None and isinstance(exchange.caller, Anyone):
-            # Strangers whose requests stand alone share one owner. The trace of a call is known to its caller alone.
+            # Without sessions and credentials all callers share one owner. Only the caller knows the trace of a call.
             works = [
                 each for each in self._open.candidates(exchange, params.request_id) if each.trace == params.trace_id
             ]

@@ -78,7 +78,7 @@ class ServerTaskHandler:
         return {"tasks": {name: value for name, value in OLD_CAPABILITY.items() if name != "list" or self._lists}}
 
     def wanted(self, dialect: Dialect, support: Support, when: From, wish: msgspec.Raw | None) -> AsTask | None:
-        """Whether a call of a tool becomes a task. Raises where it must and cannot, or the reverse.
+        """How a call becomes a task; None if it does not. Raises METHOD_NOT_FOUND if the tool and the wish disagree.
 
         `wish` is the request's `task`, if it has one.
         """
@@ -151,7 +151,7 @@ class ServerTaskHandler:
             last = self._seal.open(cursor)
             places = {task.id.encode(): place for place, task in enumerate(tasks)}
             if last is None or last not in places:
-                raise Fault("INVALID_PARAMS", "this cursor leads nowhere", hint="begin again without one")
+                raise Fault("INVALID_PARAMS", "the cursor is not one of this list", hint="list again from the start")
             start = places[last] + 1
         page = tasks[start : start + PAGE]
         result: Members = {"tasks": [task.state.to_wire(False) for task in page]}

@@ -73,7 +73,7 @@ class Channels:
             self._registrations[host] = asyncio.ensure_future(self._register(host))
 
     def on_stream(self, owner: str) -> None:
-        """A host of the stateless era opened a stream: only now it can be told of the channels."""
+        """A host of the stateless era opened a stream, on which it can be told of the channels."""
         if owner in self._registrations:
             self.leave(owner)
             self.on_update(owner, enabled=True)

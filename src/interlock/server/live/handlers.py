@@ -58,7 +58,7 @@ _HOOK: contextvars.ContextVar[HookRun | None] = contextvars.ContextVar("interloc
 
 
 def in_hook() -> bool:
-    """Whether this code runs on account of a hook that has not answered yet."""
+    """Whether this code was started by a hook that has not answered yet."""
     run = _HOOK.get()
     return run is not None and run.open
 

@@ -52,7 +52,7 @@ class _Stream(msgspec.Struct, eq=False):
 
 
 class StreamListener(Protocol):
-    """Hears of streams that their clients closed."""
+    """Is notified of streams that their clients closed."""
 
     def on_stream_closed(self, stream: object) -> None:
         """A client closed a stream."""
@@ -96,7 +96,7 @@ class Listeners:
         exchange.release_params()  # The stream may stay open for days, and needs none of them.
 
     def follow_with(self, listener: StreamListener) -> None:
-        """Have somebody hear of streams that their clients closed."""
+        """Notify `listener` of streams that their clients closed."""
         self._listener = listener
 
     def _closed(self, stream: _Stream) -> None:

@@ -35,7 +35,7 @@ class Threads:
         """Jobs of owners that use up their share."""
 
     async def run(self, function: Callable[[], T], owner: str = "") -> T:
-        """Call a function in a thread. If the waiting task is cancelled, the function runs on unheeded."""
+        """Call a function in a thread. A cancelled caller drops its result: the function itself runs on."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()

@@ -151,7 +151,7 @@ class Work(ParkedRequest):
         self.running: TaskHandle | None = None
         """The MCP task that this call has become for its client."""
         self.detach: Callable[[Work], None] | None = None
-        """Makes it an MCP task, where the client takes one for an answer and the function decides when."""
+        """Makes it an MCP task, if the client accepts one and the function decides when."""
         self.streams = False
         """Whether the client asked for chunks, and agreed on them."""
         self.stream: SentItems | None = None
@@ -239,7 +239,7 @@ class Work(ParkedRequest):
 
 
 def malformed_answer(fault: Fault) -> Fault:
-    """The client answered with something that is no answer."""
+    """The fault for an invalid answer of the client."""
     return Fault("UPSTREAM_ERROR", f"the client's answer: {fault.message}")
 
 
