@@ -11,7 +11,7 @@ from interlock.judge.shell.budget import READING, WorkBudget
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, moved, placed
-from interlock.judge.shell.followed_values import BETWEEN, INSERTED, SET_BY_SHELL, FollowedValues
+from interlock.judge.shell.followed_values import ANY, BETWEEN, INSERTED, SET_BY_SHELL, FollowedValues
 from interlock.judge.shell.inputs import READ_COMMANDS, printed, reader_of, sources_of
 from interlock.judge.shell.pipes import find_pipes
 from interlock.judge.shell.programs import known, program_name
@@ -168,6 +168,7 @@ class FollowedScript(FollowedValues):
             names = filter(_NAME.fullmatch, self.values.keys() | self.unknown)
             more = {name: [UNKNOWN] if name in self.unknown else [] for name in names}
             self._shared = {name: [*self.values.get(name, ()), *unknown] for name, unknown in more.items()}
+            self._shared |= {ANY: [UNKNOWN]} if self.sets_any else {}
         own = {name: self.texts(value) for name, value in command.assignments}
         # `env x=a sh -c …` sets variables, too, and other programs take such words for something else.
         for name, _, text in (word.text.partition("=") for word in command.words[1:] if not word.dynamic):

@@ -22,6 +22,8 @@ _MAX_CHARS = 4_096
 INSERTED = re.compile(r"\$\{([^{}]*)\}")
 BETWEEN = "\0"
 """Stands between the elements of a list."""
+ANY = ""
+"""The name of a variable that is not known, where a text hands on that any may be set."""
 _IN_HOME = re.compile(r"\$\{HOME\}(?:/[\w.-]+)+")
 SET_BY_SHELL = frozenset({"_", "REPLY", "OPTARG", "MAPFILE", "BASH_REMATCH", "BASH_ARGV", "BASH_COMMAND", *"@*1234"})
 
@@ -45,8 +47,10 @@ class FollowedValues:
         """Files of secrets among lists of words, by the identity of the list, which the script keeps."""
         self.assigned = {name for name, _ in script.assignments}
         self._between = separators(script)
+        # The text may set any variable, by a name that is not known or by a reference (`declare -n`).
+        self.sets_any = ANY in self.values or any(value.kind == "any" for value in script.values)
         # A list joined by other characters than a blank is not followed, nor are values that are split at some.
-        self._open = self._between is not None or any(value.kind == "any" for value in script.values)
+        self._open = self._between is not None or self.sets_any
         self._resolve()
         if any(operator.kind == "control_flow" for operator in script.operators):
             # A loop may read a variable before the text sets it, and again.
@@ -55,6 +59,9 @@ class FollowedValues:
             self.unknown |= {name for name, texts in self.values.items() if before.get(name) != texts}
         if self._open:
             self.unknown |= set(self.values)
+        if self.sets_any:
+            words = [word for command in script.commands for word in command.words]
+            self.unknown |= {name for word in words for name in INSERTED.findall(word.template)}
         self._plain = {value.name for value in script.values if value.plain}
         self.outputs = {value.name for value in script.values if value.kind == "named"} - self._plain
         """Names that get words of the output of commands."""
@@ -202,7 +209,8 @@ class FollowedValues:
         if name not in self.unknown:
             return name not in self.values and name[: -3 if name.endswith(ALL_ELEMENTS) else None] in SET_BY_SHELL
         texts = self.values.get(name, [UNKNOWN])
-        return name not in self._plain_values and (name in self.outputs or any(UNKNOWN in text for text in texts))
+        given = self.sets_any or name in self.outputs or any(UNKNOWN in text for text in texts)
+        return given and name not in self._plain_values
 
     def is_one_word(self, word: Word) -> bool:
         """Whether each value that is inserted in a word is a turn of a loop over words that were split."""

@@ -138,7 +138,12 @@ _UNKNOWN = Program()
 
 def known(name: str) -> Program:
     """The facts about a program; none, for most names."""
-    return _read(name) if name in _rows() else _UNKNOWN
+    return _read(name) if is_listed(name) else _UNKNOWN
+
+
+def is_listed(name: str) -> bool:
+    """Whether a row describes the program."""
+    return name in _rows()
 
 
 @lru_cache(maxsize=2048)
@@ -217,6 +222,7 @@ def lists() -> dict[str, frozenset[str]]:
 def program_name(word: str) -> str:
     """The name by which a program is known: `/usr/bin/python3.12` is `python`, and `bash.exe` is `bash`."""
     name = word.replace("\\", "/").rstrip("/").rpartition("/")[2] or word
+    name = name.rpartition("#")[2] or name  # `nixpkgs#bash`
     if name[-4:].lower() == ".exe":
         name = name[:-4]
     itself = known(name)

@@ -9,10 +9,11 @@ from interlock.judge.shell.conditions import Use, all_hold
 from interlock.judge.shell.flags import operands, option_values
 from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.followed_values import INSERTED
-from interlock.judge.shell.programs import known, lists, program_name
+from interlock.judge.shell.programs import is_listed, known, lists, program_name
 from interlock.judge.shell.script import Command, Word
 from interlock.judge.shell.sed import sed_scripts
 from interlock.judge.shell.values import UNKNOWN
+from interlock.judge.shell.wrappers import inner_commands
 
 _MAX_PROGRAMS = 8
 """Words of a wrapper among which the program that it runs is looked for."""
@@ -24,9 +25,11 @@ _MAX_WORDS = 16
 def unknown_code(command: Command, followed: FollowedScript) -> Word | None:
     """A word of code for an interpreter or for another shell that holds the output of a command."""
     name, *arguments = [word.template or word.text for word in command.words]
-    code = set(_code(program_name(name), arguments))
+    code = _code(program_name(name), arguments)
     for word in command.words[1:] if code else ():
-        if (word.template or word.text) in code and any(map(followed.is_output, INSERTED.findall(word.template))):
+        if any(map(followed.is_output, INSERTED.findall(word.template))) and any(
+            word.template.endswith(each) for each in code
+        ):
             return word
     return None
 
@@ -44,7 +47,7 @@ def _code(name: str, arguments: Sequence[str]) -> list[str]:
         return sed_scripts(arguments)
     if "awk" in name:
         return list(arguments)
-    return []
+    return [text for text in inner_commands(name, arguments)[1] if text]
 
 
 def worst_readings(command: Command, followed: FollowedScript) -> Iterator[tuple[Word, list[str]]]:
@@ -97,10 +100,10 @@ def _worst(before: Sequence[str]) -> Iterator[Sequence[str]]:
     if program.language and operands(before[1:]):
         return  # the arguments of a script are its own
     acting = [name]
-    if program.wrapper is not None or program.passes:
+    if program.wrapper is not None or program.passes or not is_listed(name):
         plain = [word for word in before[1:] if word[:1] != "-"]
         acting += map(program_name, plain[:_MAX_PROGRAMS])
-        if not program.passes or len(plain) > (name in lists()["container-tools"]):
+        if is_listed(name) and (not program.passes or len(plain) > (name in lists()["container-tools"])):
             yield from (["sudo"], ["sudo", "sudo"])
     for each in acting:
         for words, conditions in known(each).worst:

@@ -7,12 +7,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from interlock.judge.shell.flags import operands
+from interlock.judge.shell.guesses import guessed_commands
 from interlock.judge.shell.programs import Program, Wrapper, known
 
 _ONLY_AFTER_DASHES = frozenset({("debug",), ("develop",), ("enter",)})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_OPTION = re.compile(r"^-(?:-[\w-]+=|\w)")
-"""The option that a text is written behind: `-c'ls -l'`, `--command='ls -l'`."""
+_OPTION = re.compile(r"^(?:-(?:-[\w-]+=|\w)|\w+(?:\.[\w:-]+)+=)")
+"""The option or setting that a text is written behind: `-c'ls -l'`, `--command='ls -l'`, `scripts.list='ls -l'`."""
+_NO_RUNNERS = frozenset({"copier", "editor", "lister", "mentions", "shell", "writer"})
+"""Kinds of programs that run nothing, or are judged by all they are given."""
+_FD = frozenset({"fd", "fdfind"})
+_FIND = frozenset({"find", "gfind"})
+_RUN_ON_MATCHES = _FD | _FIND
 _MAX_TAILS = 12
 _MAX_ENDS = 3
 _MAX_FREE = 2
@@ -33,6 +39,8 @@ def inner_commands(name: str, arguments: Sequence[str]) -> tuple[list[list[str]]
         if inner is not None and "starts-shell" in program.kinds:
             texts += [_OPTION.sub("", word) for word in arguments if " " in word.strip()]
         return inner or [], [text for text in texts if text]
+    if name in _RUN_ON_MATCHES:
+        return list(run_on_matches(name, arguments)), []
     if "texts" in program.kinds:
         return [], operands(arguments)
     if name == "alias":
@@ -40,18 +48,22 @@ def inner_commands(name: str, arguments: Sequence[str]) -> tuple[list[list[str]]
     wrapper = program.wrapper
     if name == "setarch" and arguments[:1] and arguments[0].startswith("-"):
         wrapper = _PLAIN  # the architecture is left out
-    return _after_options(wrapper, arguments) if wrapper is not None else ([], [])
+    if wrapper is not None:
+        return _after_options(wrapper, arguments)
+    if program.kinds & _NO_RUNNERS or program.language or program.reader is not None:
+        return [], []
+    return guessed_commands(arguments)
 
 
 def run_on_matches(name: str, arguments: Sequence[str]) -> Iterator[list[str]]:
     """The commands that `find -exec` and `fd -x` run."""
-    if name in ("fd", "fdfind"):
+    if name in _FD:
         runs = next((at for at, word in enumerate(arguments) if word in ("-x", "--exec", "-X", "--exec-batch")), None)
         if runs is not None:
             yield list(arguments[runs + 1 :]) or [""]
     at = 0
-    while name in ("find", "gfind") and at < len(arguments):
-        if arguments[at] in ("-exec", "-execdir"):
+    while name in _FIND and at < len(arguments):
+        if arguments[at] in ("-exec", "-execdir", "-ok", "-okdir"):
             start = at + 1
             at = next((end for end in range(start, len(arguments)) if arguments[end] in (";", "+")), len(arguments))
             yield list(arguments[start:at]) or [""]
@@ -126,7 +138,8 @@ def _after_verb(arguments: Sequence[str], program: Program) -> list[list[str]] |
         if len(ends) > _MAX_ENDS:
             return [[""]]
         # The dashes may be those of the command, too: `pnpm exec sudo -- ls`.
-        return found + [tail for end in ends for tail in _tails(arguments[end:])]
+        shell = "starts-shell" in program.kinds
+        return found + [tail for end in ends for tail in _tails(arguments[end:]) if tail[0] != "." or shell]
     return None
 
 
@@ -137,10 +150,11 @@ def _ends_of_verb(arguments: Sequence[str], verb: Sequence[str]) -> list[int]:
     before = ""
     for at, word in enumerate(arguments):
         if not word.startswith(("-", "+")):
-            longer = {count + 1 for count in matched if word == verb[count]}
+            longer = {count + 1 for count in matched if verb[count] in (word, "*")}
             ends += [at + 1] if len(verb) in longer else []
             is_value = before.startswith("-") and "=" not in before
             matched = (matched if is_value else set()) | (longer - {len(verb)})
+        matched = {0} if word.endswith(";") else matched  # tmux runs several commands
         before = word
     return ends
 
