@@ -216,7 +216,7 @@ async def test_t30_a_page_that_is_not_of_the_web_reaches_no_client(tmp_path: Pat
         await both.hub.hub_app.recorder.flushed()
         refused = [record for record in records if record.actor == "server:allowed" and record.outcome is None]
         rules = Counter(record.rule for record in refused if record.gate == "requests")
-        assert rules == {"pages are opened at http and https alone": len(pages)}
+        assert rules == {"only http and https pages are opened": len(pages)}
 
 
 @pytest.mark.parametrize("method", CLIENT_TARGETS)

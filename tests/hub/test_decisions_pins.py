@@ -114,7 +114,7 @@ async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_ba
         await rug.relisted(hub)
         for tool, rule in (
             ("s__read", "a tool is pinned to its approved definition"),
-            ("s__nothing", "the name must mean something"),
+            ("s__nothing", "the name must be known"),
         ):
             foreseen = (await hub.operate("why", tool=tool))["judgement"]
             assert (foreseen["gate"], foreseen["rule"]) == ("resolve", rule)

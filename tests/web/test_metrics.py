@@ -71,7 +71,7 @@ async def test_refusals_are_counted_by_gate_and_rule_and_by_nothing_that_a_calle
         _, _, body = await RawClient(hub.url + "/metrics").send("GET")
         refusals = (await scrape(hub))["interlock_refusals_total"]
         assert refusals[labelled(gate="schema", rule="arguments must fit the tool's input schema")] == 1
-        assert refusals[labelled(gate="resolve", rule="the name must mean something")] == 5
+        assert refusals[labelled(gate="resolve", rule="the name must be known")] == 5
         assert refusals[labelled(gate="access", rule="server_grant deny")] == 1, refusals
         for word in (b"secretive-agent", b"nothing_", b"tester", key.encode(), b"busy__"):
             assert word not in body

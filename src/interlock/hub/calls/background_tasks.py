@@ -1,6 +1,6 @@
 """Background tasks that requests begin. The hub keeps them until they are done, and cancels them when it closes.
 
-A task that ends without an answer, for whatever reason, does not leave its request open: the hub answers it then.
+The hub answers the request of a task that ended without an answer.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class BackgroundTasks:
         try:
             cause = task.exception()
         except asyncio.CancelledError:
-            # Asking takes the error from the task. Its traceback has the frames of the work, which refer to the task.
+            # A new exception: the traceback of the raised one refers to the task.
             cause = asyncio.CancelledError()
         if cause is None:
             return

@@ -1,7 +1,7 @@
 """Deliveries that wait until a change is stored. One task stores the changes, in rounds.
 
-Changes that arrive while a round is being stored join the next one, so the changes of one node never collide. A
-delivery that gives up ends no round. A round that fails delivers nothing, and answers everyone who waits for it.
+Changes that arrive while a round is being stored join the next one, so the changes of one node never conflict. A
+cancelled delivery does not end its round. A round that fails delivers nothing, and answers everyone who waits for it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class DeliveryRounds:
         failed: Callable[[Fault], None] | None = None,
         request: Exchange | Call | None = None,
     ) -> None:
-        """A change joins the next round; `then` follows once it is stored. If that fails, `failed` is told why, or else
-        `request` is answered so."""
+        """Store a change with the next round, then call `then`. If that fails, `failed` gets the error, or without it
+        `request` is answered with the error."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         if then is not None:

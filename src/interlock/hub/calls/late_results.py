@@ -1,8 +1,7 @@
 """Results of calls whose client had gone: an identical call of the same principal gets them, once and within a minute.
 
-Some clients give up without a word and repeat the call. Without this, a call that a person approved would ask again,
-and a call that changes something would change it twice. A result is not judged for a client that has gone: it is judged
-when the identical call gets it.
+Some clients disconnect and repeat the call. Without this, a call that a person approved would ask again, and a call
+that changes something would change it twice. The result is judged when the identical call gets it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MARK: Final = "dev.interlock/earlierCall"
 
 
 class _Key(NamedTuple):
-    """Everything that two calls must have in common for one result to answer both."""
+    """The properties that two calls must share so that one result answers both."""
 
     owner: str
     server: str

@@ -1,6 +1,6 @@
 """Resolves names for a caller.
 
-A target that the caller may not have is unknown to it. An error tells a caller nothing that it may not know.
+A target that the caller may not use gets the error for an unknown name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NotListed(Fault):
 
 
 class NotAsked(NotListed):
-    """A server was not asked yet what it offers to clients that declare what this one declares."""
+    """A server was not asked yet for its tools for clients with these capabilities."""
 
     def __init__(self, upstream: Upstream, audience: str) -> None:
         super().__init__(upstream, f"{upstream.id} has not said yet which tools it offers to clients like this one")

@@ -1,7 +1,7 @@
-"""Plans: what the gates say of a caller and a target before any arguments are known, made once and reused.
+"""Plans: the verdicts of the gates on a caller and a target, before the arguments are known. They are reused.
 
-A plan is valid for one plan generation and until its time is up. Nothing invalidates plans: the pipeline finds out that
-one is old when it uses it next.
+A plan is valid for one plan generation and until `valid_until`. No code invalidates plans: the pipeline checks both
+when it uses one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PlanGeneration:
 
 
 class Gate(Protocol):
-    """One check on the way of a call. Gates use nothing up: the dispatcher commits a call."""
+    """One check of calls. Gates consume nothing: the dispatcher commits a call."""
 
     name: str
 

@@ -133,7 +133,7 @@ def lost(fault: Fault) -> Outcome:
 
 
 def failed(outcome: Outcome | None, fault: Fault) -> Outcome | None:
-    """The outcome of a call that ends with a fault: a good answer of its server is not what the client got."""
+    """The outcome of a call that ends with a fault: the client did not get the good answer of the server."""
     if outcome is None or outcome.result != "SUCCESS":
         return outcome
     return Outcome("answered", "error", code=fault.kind.mgp, size=outcome.size)

@@ -1,6 +1,6 @@
-"""Refusals that only a call that waited meets, and the latest refusals for `interlock why`.
+"""The latest refusals for `interlock why`, and refusals for calls whose rights or rules changed while they waited.
 
-The latest are bounded: the audit log has them all.
+The number of the latest is bounded: the audit log has all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from interlock.wire.errors import Fault
 
 MAX_REFUSALS: Final = 256
 PENDING: Final = "APPROVAL_PENDING"
-NO_SUCH_NAME: Final = "the name must mean something"
+NO_SUCH_NAME: Final = "the name must be known"
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -51,14 +51,14 @@ def is_refusal(fault: Fault) -> bool:
 
 
 def unknown_now(fault: Fault) -> Refuse:
-    """The caller can no longer use the name of its call. It is told what it is told of any unknown name."""
+    """The refusal for a name that the caller can no longer use: the error for an unknown name."""
     return Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True)
 
 
 def changed(what: str) -> Refuse:
-    """A change between the checks of a call and its sending."""
+    """The refusal after a change between the checks of a call and its sending."""
     fault = Fault("SERVER_RESTARTING", f"{what} changed while the call was checked", retry_after_ms=100)
-    return Refuse(fault, "a call is judged by what holds when it goes out")
+    return Refuse(fault, "a call is judged by the rules in force when it is sent")
 
 
 class Refusals:

@@ -35,7 +35,7 @@ class ServerRequestExchange(FutureExchange[ServerCaller]):
 
     @property
     def leaves(self) -> bool:
-        """Whether the request leaves in the result of a call, so that its answer comes with another call."""
+        """Whether the client gets the request in the result of a call, and answers with another call."""
         return self._request.channel is None
 
     @property
@@ -44,7 +44,7 @@ class ServerRequestExchange(FutureExchange[ServerCaller]):
         return self._request.beside
 
     def before_delivery(self, call: Call, then: Callable[[], None]) -> None:
-        """Go on once the text of this request counts for the taints of the client. One without params has none."""
+        """Note the text of this request for the client's taints, then call `then`. Without params there is no text."""
         request = self._request
         if request.params.strip() in _NO_PARAMS:
             then()
@@ -61,7 +61,7 @@ class ServerRequestExchange(FutureExchange[ServerCaller]):
         raise Fault("MISSING_CAPABILITY", "a server is not asked about its own request")
 
     def withdraw(self, reason: str) -> None:
-        """The client's answer is not wanted any more, or will not come."""
+        """Cancel the request."""
         self.answer.cancel(reason)
 
     def _on_settled(self, answer: asyncio.Future[bytes]) -> None:

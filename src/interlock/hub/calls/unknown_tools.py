@@ -20,7 +20,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.spelling import nearest
 
 MAX_NAME_CHARS: Final = 100
-"""A longer name is no misspelt one."""
+"""A longer name is not compared with known ones."""
 MAX_READ: Final = 1_000
 MAX_ALIKE: Final = 200
 MAX_COMPARED: Final = 4
@@ -55,7 +55,7 @@ class UnknownTools:
         fitting = [
             item
             for item in islice(known, MAX_READ)
-            # Nearly all of a thousand names end otherwise.
+            # This cheap test rules out nearly all names.
             if (shown := names(item)).endswith(last) and isinstance(item, Tool) and item.only_for is None
             if _is(written, shown)
         ]

@@ -1,4 +1,6 @@
-"""A new server asks an old client: each question on the stream of the call itself, all answers in the next attempt.
+"""Questions of a stateless server to a client of the handshake era.
+
+The client gets each question as a request on the stream of its call. The hub then repeats the call with all answers.
 
 (2026-07-28, Multi Round-Trip Requests: Client Requirements; 2025-11-25, Elicitation.)
 """
@@ -28,16 +30,18 @@ from interlock.wire.messages import one_line
 
 FIRST_PAUSE: Final = 0.25
 MAX_PAUSE_S: Final = 30.0
-"""A server that only wants to be asked again later is, later and later."""
+"""The longest pause before a call is repeated for a server that asks nothing and returns only a state."""
 
 _CANCEL: Final = b'{"action":"cancel"}'
 _ACCEPT: Final = b'{"action":"accept"}'
 
 
 class ClientQuestions:
-    """The rounds of one call, with so many seconds for the answers of each. `shown` is the server's name to a client
-    that sees many; `ask` puts a question through the gates; `repeat` sends the call again with more members; `give_up`
-    ends it."""
+    """The rounds of questions of one call. Each round has `patience_s` for its answers.
+
+    `shown` is the server's name for a client that sees many; `ask` judges a question and sends it; `repeat` sends the
+    call again with more members; `give_up` ends it.
+    """
 
     __slots__ = (
         "_answers",
@@ -78,12 +82,12 @@ class ClientQuestions:
         """Addresses the person agreed to go to, and the id under which the client knows each."""
 
     def ask(self, result: bytes) -> None:
-        """Put a result's questions to the client. Raises what makes that impossible."""
+        """Ask the client the questions in a result. Raises a `Fault` where that is not possible."""
         question = question_in(result)
         assert question is not None
         self._rounds += 1
         if self._rounds > ROUNDS:
-            raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
+            raise Fault("UPSTREAM_ERROR", f"the server asked more than {ROUNDS} times")
         self._answers, self._methods = {}, {}
         try:
             for key, request in question.requests.items():
@@ -107,7 +111,7 @@ class ClientQuestions:
             future.cancel()
 
     def completed(self) -> None:
-        """The server asks no more, so the pages that the person opened are done with (2025-11-25, Elicitation)."""
+        """Tell the client that the opened pages are complete: the server asks no more (2025-11-25, Elicitation)."""
         for elicitation_id in self._visits.values():
             params = msgspec.json.encode({"elicitationId": elicitation_id})
             self._exchange.notify("notifications/elicitation/complete", params)
@@ -117,7 +121,7 @@ class ClientQuestions:
         params = params_of_server(params)
         url = _address(method, params)
         if url in self._visits:
-            # The person has agreed; that it is not done yet is no reason to ask them again.
+            # The person has agreed already, and is not asked again.
             self._answers[key] = _ACCEPT
             return
         elicitation_id = None if url is None else secrets.token_urlsafe(16)
@@ -140,7 +144,7 @@ class ClientQuestions:
         elif isinstance(cause, Fault) and is_refusal(cause):
             self._end(cause)
         elif cause is not None and self._methods[key] == "elicitation/create":
-            # A person who cannot be asked has not answered; there is no other word for it.
+            # A person who cannot be asked counts as one who cancelled.
             self._answers[key] = _CANCEL
         elif isinstance(cause, Fault):
             message = f"the client did not answer {self._methods[key]}: {cause.message}"
@@ -183,9 +187,9 @@ class ClientQuestions:
 
 
 def questions_in(result: bytes, dialect: Dialect) -> list[tuple[str, bytes]]:
-    """The methods and params that a new server asks a new client for. It may ask only what a server may, and what this
-    client said it answers (2026-07-28, Multi Round-Trip Requests: Server Requirements). Raises UPSTREAM_ERROR or
-    MISSING_CAPABILITY."""
+    """The questions of a stateless server to a stateless client: methods and params. Raises UPSTREAM_ERROR for methods
+    that servers may not send, and MISSING_CAPABILITY for those that the client did not declare (2026-07-28, Multi
+    Round-Trip Requests: Server Requirements)."""
     question = question_in(result)
     assert question is not None
     for request in question.requests.values():

@@ -1,6 +1,7 @@
-"""A new client's call at an old server: when the server asks, the call is parked, and goes on with the client's retry.
+"""A call of a stateless client at a server of the handshake era: when the server asks, the call is parked, and it
+continues with the client's retry.
 
-To whoever carries the call it is one exchange from beginning to end, whichever of the client's requests it answers.
+For the forwarder it is one exchange from beginning to end, whichever request of the client it answers in the end.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id, one_line
 
 SETTLE_SECONDS: Final = 0.05
-"""How long further questions are waited for, so that a client gets them together."""
+"""How long to wait for further questions, so that a client gets them together."""
 
 
 class ParkedExchange(Exchange):
-    """One call, over all the requests that the client makes of it."""
+    """One call, over all requests that the client makes for it."""
 
     __slots__ = ("_given", "_parked_call")
 
@@ -39,7 +40,7 @@ class ParkedExchange(Exchange):
         )
         self._parked_call = _ParkedCall(exchange, parking, bind, self)
         self._given = given
-        """Answers that the request brought before anything was asked."""
+        """Answers that came with the request, before any question."""
 
     @property
     def open(self) -> bool:
@@ -47,7 +48,7 @@ class ParkedExchange(Exchange):
 
     @property
     def attended(self) -> bool:
-        """Whether the client has a request open for it, rather than a question to answer."""
+        """Whether a request of the client is open, rather than a question to the client."""
         return self._parked_call.attended
 
     def result(self, result: bytes) -> None:
@@ -60,7 +61,7 @@ class ParkedExchange(Exchange):
         self._parked_call.done(error)
 
     def notify(self, method: str, params: bytes) -> None:
-        # While the client is asked nobody listens, and what is told of the call meanwhile is lost on it.
+        # While the client answers a question no request is open, so the notification is dropped.
         if self._parked_call.attended:
             self._parked_call.exchange.notify(method, params)
 
@@ -83,7 +84,7 @@ class ParkedExchange(Exchange):
         return early or self._parked_call.ask(method, one_line(question_for_new(params)), key)
 
     def _early_answer(self, method: str, key: str | None) -> asyncio.Future[bytes] | None:
-        """The answer that the request brought to a question of this key, which the server gave it. It is good once."""
+        """The answer that came with the request for a question with this key. It is used once."""
         if key is None or self._given == b"{}":
             return None
         given = members(self._given)
@@ -99,11 +100,11 @@ class ParkedExchange(Exchange):
         return answer
 
     def follow(self, exchange: AnyExchange) -> None:
-        """Speak of another request of the client's from now on: its id, its progress token, its level."""
+        """Use another request of the client from now on: its id, its progress token, its log level."""
         self.request, self.preview, self.dialect = exchange.request, exchange.preview, exchange.dialect
 
     def over(self, reason: str) -> None:
-        """Nobody wants the answer any more."""
+        """Cancel the call."""
         on_cancel, self.on_cancel = self.on_cancel, None
         if on_cancel is not None:
             on_cancel(reason)
@@ -117,7 +118,7 @@ class _ParkedCall(ParkedRequest):
     ) -> None:
         super().__init__(exchange, parking, bind)
         self._whole: ParkedExchange | None = whole
-        """None once it is over: the two would keep each other, and the client's request with them."""
+        """None once it is over, to break the reference cycle, which would keep the client's request."""
         self._open: set[asyncio.Future[object]] = set()
 
     def ask(self, method: str, params: bytes, key: str | None) -> asyncio.Future[bytes]:
@@ -128,7 +129,7 @@ class _ParkedCall(ParkedRequest):
         return question
 
     def speak_soon(self, turns: int = 0) -> None:
-        """A server's questions of one moment come in several messages, a little apart."""
+        """Wait a little first: questions of one moment arrive in several messages."""
         asyncio.get_running_loop().call_later(SETTLE_SECONDS, self.speak)
 
     def done(self, outcome: bytes | Fault | ErrorObject) -> None:

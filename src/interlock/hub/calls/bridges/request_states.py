@@ -1,5 +1,7 @@
-"""Request state on its way through a client's hands: bound to its owner and to what it was given for, and of limited
-life. A server's own state goes in and comes out unchanged, for nobody else and for nothing else."""
+"""Seals the request states of servers for clients: each is bound to its owner and its call, and expires.
+
+The server gets its own state back unchanged.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from interlock.wire.errors import Fault
 from interlock.wire.seal import Seal
 
 MAX_STATE_BYTES: Final = 64 * 1024
-"""A state that a server hands out may be so large; larger ones would be echoed with every retry."""
+"""Upper bound for a server's state, which comes with every retry."""
 
 
 LIFE_S: Final = 600.0
 MAX_APPROVED: Final = 4096
-"""Rounds of approved calls that may be under way; beyond, the oldest must be approved again."""
+"""Upper bound for open rounds of approved calls. Beyond it the oldest must be approved again."""
 
 
 class _Sealed(msgspec.Struct, array_like=True):
@@ -26,36 +28,36 @@ class _Sealed(msgspec.Struct, array_like=True):
     expires: float
     state: str | None
     approved: str = ""
-    """Names the approval that the call had in the round that this state was given in."""
+    """Names the approval that the call had when the state was given."""
 
 
 class RequestStates:
-    """Closes and opens, with one secret for the life of the process."""
+    """Seals and opens states with one secret for the life of the process."""
 
     def __init__(self, secret: bytes) -> None:
         self._seal = Seal(b"hub request state", secret)
         self.life_s = LIFE_S
-        """How long a client may take to bring back what a server asked it for."""
+        """How long a client may take to answer a server's questions."""
         self._approved: dict[str, str] = {}
         """The approvals of a round that is not answered yet."""
         self._ended: dict[str, float] = {}
-        """Owners whose calls were ended, and until when a state that they were given before could be good."""
+        """Owners whose calls were ended, each with the time until which their earlier states are refused."""
 
     def close(self, owner: str, purpose: str, state: str | None, expires: float, matter: str = "") -> str:
-        """A token for `owner`, good for `purpose` until `expires`. With the matter that a person has approved, it is
-        also good, once, for going on with it."""
+        """A token for `owner`, valid for `purpose` until `expires`. With the `matter` that a person has approved, it
+        also carries the approval on, once."""
         if state is not None and len(state) > MAX_STATE_BYTES:
             raise Fault("UPSTREAM_ERROR", f"the server's request state is over {MAX_STATE_BYTES} characters")
         approved = self._keep(matter) if matter else ""
         return self._seal.close(msgspec.json.encode(_Sealed(owner, purpose, expires, state, approved)))
 
     def open(self, token: str, owner: str, purpose: str, now: float) -> str | None:
-        """The state in a token; None where the server gave none. One error for all that can be wrong: it tells nobody
-        what a good one looks like."""
+        """The state in a token; None where the server gave none. Raises the same error for every invalid token, so that
+        it does not tell what is wrong."""
         return self._read(token, owner, purpose, now).state
 
     def approved(self, token: str, owner: str, purpose: str, now: float) -> str:
-        """The approvals that this token continues with; reading uses them up. Empty if none is left."""
+        """The approval that this token carries on. Reading uses it up; empty if none is left."""
         try:
             return self._approved.pop(self._read(token, owner, purpose, now).approved, "")
         except Fault:

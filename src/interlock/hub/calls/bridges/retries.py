@@ -1,4 +1,5 @@
-"""A new client comes back with the answers that an old server wanted: to the very call that asked, and to no other."""
+"""Retries of stateless clients with the answers to a server of the handshake era. Each continues exactly the call that
+asked."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Retries:
         self._parking = parking
 
     def take(self, call: Call) -> bool:
-        """Go on with a parked call. False when the retry is of no such call; raises REQUEST_STATE_REFUSED."""
+        """Continue a parked call. False if the request is not a retry of one. Raises REQUEST_STATE_REFUSED."""
         token = token_of(call)
         if not self._parking.gave(token):
             return False
@@ -47,7 +48,7 @@ class Retries:
         return True
 
     def hold(self, call: Call, upstream_connection: UpstreamConnection) -> None:
-        """Let an old server ask the client of a call, where that client is a new one."""
+        """Let a server of the handshake era ask the stateless client of a call."""
         exchange = call.exchange
         if upstream_connection.owner is None or upstream_connection.connection.modern or not exchange.dialect.modern:
             return
@@ -55,7 +56,7 @@ class Retries:
             self.parked(call)
 
     def parked(self, call: Call) -> ParkedExchange:
-        """The exchange of a call, on which its client can be asked. It may have been asked already, by the hub."""
+        """The exchange of a call on which its client can be asked. The hub may have asked already."""
         exchange = call.exchange
         if isinstance(exchange, ParkedExchange):
             return exchange
@@ -67,7 +68,7 @@ class Retries:
         return parked
 
     def hold_for_callbacks(self, call: Call, connection: Connection) -> None:
-        """Let a new client answer callbacks of a server as elicitations, where it cannot answer them otherwise."""
+        """Let a stateless client answer callbacks of a server as elicitations, if it has no other way."""
         exchange, mgp = call.exchange, connection.mgp
         if mgp is None or EXTENSION not in mgp.extensions or agreed_on(exchange.dialect, EXTENSION):
             return
@@ -85,7 +86,7 @@ class Retries:
 
 
 def binding_of(call: Call) -> bytes:
-    """A digest of who asks for what: owner, method, target and arguments, however their members are ordered."""
+    """A digest of owner, method, target and arguments. The order of members does not matter."""
     target = call.target
     identity = [
         call.caller.owner,

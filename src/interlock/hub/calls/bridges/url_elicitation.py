@@ -1,6 +1,7 @@
-"""An old server that wants a page opened first, and a new client: the error becomes a question, and the retry a call.
+"""Translates the error of a handshake-era server that requires a page to be opened first, for stateless clients.
 
-(2025-11-25, Elicitation: URL Elicitation Required Error.) Nothing has happened at the server yet; it is called again.
+The error becomes a question, and the retry a new call: the server has done nothing yet (2025-11-25, Elicitation: URL
+Elicitation Required Error).
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def as_question(error: ErrorObject, capabilities: ClientCapabilities) -> bytes |
 
 
 def questions_in(error: ErrorObject) -> list[tuple[str, bytes]]:
-    """The questions in an error, one for each page to open. An error without pages is one question, and one whose pages
-    cannot be read is a question for a page at no address, which the gates refuse."""
+    """The questions in an error, one for each page to open. An error without pages is one question. Unreadable pages
+    are a question without an address, which the gates refuse."""
     pages: list[_Page] | None
     try:
         pages = msgspec.json.decode(error.data, type=_Data).elicitations
@@ -59,13 +60,13 @@ def _question(page: _Page, otherwise: str) -> dict[str, str]:
 
 
 def check_visited(members: Members) -> None:
-    """Whether the person agreed to open every page, as far as the retry says anything of pages. Raises if not."""
+    """Raise URL_ELICITATION_REQUIRED if the retry says that the person did not agree to open every page."""
     raw = members.get(ANSWERS)
     if raw is None:
         return
     answers = decode_json(raw, dict[str, _ElicitResult], "INVALID_PARAMS", ANSWERS)
     if any(key.startswith(PREFIX) and answer.action != "accept" for key, answer in answers.items()):
-        raise Fault("URL_ELICITATION_REQUIRED", "the server wants a page opened first, and it was not")
+        raise Fault("URL_ELICITATION_REQUIRED", "the server requires a page to be opened first, and it was not")
 
 
 class _Page(msgspec.Struct):

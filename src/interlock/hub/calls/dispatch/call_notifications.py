@@ -16,8 +16,8 @@ from interlock.wire.messages import Id, one_line
 def relay_notification(
     call: Call, connection: Connection, owner: ConnectionOwner | None, method: str, params: bytes
 ) -> None:
-    """Relay a notification to the client of a call. Log messages of a shared legacy session belong to no client. Any
-    other notification on a call's stream is not about the call."""
+    """Relay progress and log messages to the client of a call. Log messages of a shared legacy session belong to no
+    client. Other notifications on a call's stream are not about the call."""
     exchange = call.exchange
     if method == PROGRESS:
         meta = exchange.preview.meta

@@ -30,7 +30,7 @@ class CallForwarder(Protocol):
         """Answer with a refusal, unless the call is over."""
 
     def extend(self, seconds: float) -> None:
-        """Give the server so much time for its answer, from now on."""
+        """Give the server this much time for its answer, from now on."""
 
     def send(self, more: Members | None = None) -> None:
         """Send the call again, with additional members."""
@@ -95,7 +95,7 @@ class CallRequests:
         return waiting
 
     def leave(self, questions: Sequence[tuple[str, bytes]], then: Callable[[], None]) -> None:
-        """Let questions leave in the result of the call, then go on. The first that may not leave refuses the call."""
+        """Judge the questions in the result of the call, then call `then`. The first refused one refuses the call."""
         judged = [self._judged(method, params, b"", leaves=True) for method, params in questions]
         for each in judged:
             self._wait_for(each)
@@ -114,7 +114,7 @@ class CallRequests:
             self._forwarder.refuse(internal_error())
 
     def withdraw(self) -> None:
-        """The call is over: nobody wants the answers."""
+        """Cancel the open requests: the call is over."""
         if self._rounds is not None:
             rounds, self._rounds = self._rounds, None
             rounds.stop()

@@ -34,7 +34,7 @@ from interlock.transports.requests.open_callbacks import OpenCallbacks
 from interlock.wire.errors import Fault
 
 MAX_PER_CALL: Final = 64
-"""Callbacks of one call. Further ones are not answered by anyone."""
+"""Upper bound for the callbacks of one call. Further ones get no answer."""
 RESPOND_S: Final = 30.0
 RULE: Final = "a person answers the confirmations of servers"
 NOBODY_WAITS: Final = "the server no longer waits"
@@ -91,7 +91,7 @@ class CallbackRelay:
         try:
             callback = callbacks.read_callback(params)
         except Fault:
-            return  # it names nobody who could be answered
+            return  # without a readable id there is nothing to answer
         callback = msgspec.structs.replace(callback, message=show_hidden(callback.message))
         if callback.type is CallbackType.NOTIFICATION:
             self._tell(callback)
@@ -106,7 +106,7 @@ class CallbackRelay:
             self._tasks.begin(self._answer(callback))
 
     def stop(self) -> None:
-        """The call is over: nobody waits for an answer any more."""
+        """Stop answering: the call is over."""
         self._tasks.cancel()
 
     async def _answer(self, callback: Callback) -> None:
@@ -119,7 +119,7 @@ class CallbackRelay:
         except TimeoutError:
             answer = CallbackResponse(callback.callback_id, _NOTHING, timed_out=True)
         except Fault:
-            # Nobody can be asked: the server decides whether it goes on.
+            # No client or person can be asked, so the server gets an empty response and decides by itself.
             answer = CallbackResponse(callback.callback_id, _NOTHING)
         self._answers[callback.callback_id] = answer
         self._client.wait_longer(0)
@@ -239,7 +239,7 @@ class CallbackRelay:
 
 
 async def _view(call: Call, callback: Callback) -> str:
-    """Everything that a person reads before confirming. Raises PERMISSION_DENIED where it is too much."""
+    """Everything that a person reads before confirming. Raises PERMISSION_DENIED if it is too large."""
     options = ", ".join(show_hidden(option) for option in callback.options) or "confirm, cancel"
     arguments = await full_view(call.arguments)
     if not arguments:

@@ -1,7 +1,7 @@
-"""Asks a client of the stateless era for its roots before a call, where the server of the call works by them.
+"""Asks a client of the stateless era for its roots before a call, if the server of the call uses roots.
 
-A server of the handshake era asks once, when it likes, and keeps the answer. Such a client has no session that the
-answer could belong to, so every call brings its own roots and takes the connection whose server was told the same.
+A server of the handshake era asks once for each connection and keeps the answer. A stateless client has no session for
+that answer. So every call brings its own roots, and takes a connection whose server knows the same roots.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opens the connection of a call whose server is not connected yet, or works by the roots of the call's client."""
+"""Opens the connection of a call whose server is not connected yet, or uses the roots of the call's client."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class ConnectionChoice:
         opening, key = _Opening(call, upstream, plan.timeouts.tool_s), None
         connection = await opening.open(None)
         for opened in range(MAX_PRIVATE + 1):
-            # Each connection tells more of the server: its era, whether it takes the handshake, whether it asks roots.
+            # Each connection shows more of the server: its era, whether it accepts the handshake and asks for roots.
             wanted = self._keys.connection_key(call, upstream)
             if wanted is not None and upstream.pool.by_roots(wanted):
                 if key is not None:
-                    # Its server asked for roots, and was refused them: nobody had said whose.
+                    # Its server asked for roots and was refused, since it was not known whose.
                     upstream.pool.private.drop_idle(key.name)
                 return await opening.open(await self._client_roots.rooted(call, plan, upstream, wanted))
             if wanted == key or opened == MAX_PRIVATE:

@@ -149,7 +149,7 @@ class Dispatcher:
             self.fail_unsent(call, plan, internal_error())
 
     def refusal(self, call: Call) -> Refuse | None:
-        """Why a call that passed every gate could not be sent now. Nothing is taken."""
+        """Why a call that passed every gate could not be sent now; None if it could. Nothing is taken."""
         upstream = self._upstreams.get(call.target.server)
         if upstream is not None and upstream.stopped is not None:
             return Refuse(upstream.supervisor.down(), "a stopped server is not called")
@@ -234,7 +234,8 @@ class Dispatcher:
         pool, run, key = upstream.pool, upstream.supervisor, self.connection_key(call, upstream)
         connection = pool.shared
         if key is not None:
-            # A server that is being ended may still have private connections. One that keeps roots has some for each.
+            # A server that is being stopped may still have private connections. A server that keeps roots has separate
+            # ones for different roots.
             unusable = run.draining or run.stopped is not None or (key.session is None and pool.by_roots(key))
             connection = None if unusable else pool.private.get(key.name)
             if connection is not None and connection.owner is not None and not connection.owner.takes_calls:
@@ -245,7 +246,7 @@ class Dispatcher:
             self._forward(call, connection, plan)
 
     def _resumes(self, call: Call) -> bool:
-        """Whether this request continued a parked call, which has a place of its own, or was refused."""
+        """Whether this request continues a parked call, which has a place of its own, or was refused as one."""
         try:
             resumed = self._retries.take(call)
         except Fault as fault:
@@ -304,7 +305,7 @@ class Dispatcher:
         session = exchange.session
         if share == "auto" and call.target.kind == "resource":
             key = upstream.key_for(exchange)
-            # Everybody may read a resource of the shared connection. A private one need not have it.
+            # A resource of the shared connection is readable for everybody, and may be missing on a private one.
             return None if key is None or upstream.lists.resources.only_shared(call.target.name, key.name) else key
         if session is None:
             if pool.modern and share == "auto" and exchange.dialect.log_level is None:
@@ -335,8 +336,8 @@ class Dispatcher:
 
 
 def _gone(server: str) -> Refuse:
-    fault = Fault("SERVER_NOT_READY", f"{server} is not there any more", retry_after_ms=500)
-    return Refuse(fault, "a call is judged by what holds when it goes out")
+    fault = Fault("SERVER_NOT_READY", f"{server} was removed", retry_after_ms=500)
+    return Refuse(fault, "a call is judged by the rules in force when it is sent")
 
 
 def _exhausted(message: str) -> Refuse:

@@ -1,4 +1,4 @@
-"""The dividing process: texts and a bound come in, one line of JSON each; where to divide them goes out."""
+"""The process that divides results: reads texts and a bound, one line of JSON each, and writes where to divide."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._answer_read(read)
 
     def _answer_read(self, read: ReadResult) -> None:
-        """Answer the client with a result that may leave. Most leave as they came."""
+        """Answer the client with a result. Most are passed on unchanged."""
         if self._stream is not None or not read.clean or not self._is_in_form(read.members):
             self._answer_translated(read)
             return
@@ -185,7 +185,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._deliver(read.result)
 
     def _is_in_form(self, members: ResultMembers) -> bool:
-        """Whether a result has the form that the client's revision has for it."""
+        """Whether a result already has the form of the client's revision."""
         modern, dialect = self._connection.modern, self._call.exchange.dialect
         if modern is not dialect.modern:
             return False
@@ -202,14 +202,14 @@ class Forwarder(msgspec.Struct, eq=False):
         except Fault as fault:
             self._fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            self._fail(Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered what cannot be read: {cause}"))
+            self._fail(Fault("UPSTREAM_ERROR", f"the answer of {self._call.target.server} cannot be read: {cause}"))
         else:
             self._finish()
             if translated is not None:
                 self._deliver(translated)
 
     def _judge_questions(self, read: ReadResult) -> None:
-        """Answer a stateless client with a stateless server's questions, once the gates let every one of them pass."""
+        """Answer a stateless client with the questions of a stateless server, once the gates passed all of them."""
         try:
             self._translation().check_may_ask()
             self._leave(questions_in(read.result, self._call.exchange.dialect), partial(self._answer_read, read))
@@ -217,7 +217,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._fail(fault)
 
     def _leave(self, questions: list[tuple[str, bytes]], then: Callable[[], None]) -> None:
-        """Go on once every question may leave for the client. If one may not, only the refusal leaves."""
+        """Have the gates judge questions to the client, then call `then`. If one is refused, that is the answer."""
         # The server has answered: there is no request that a cancellation could reach.
         self._handle = None
         self._requests().leave(questions, then)
@@ -228,7 +228,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._fail(fault)
 
     def _deliver(self, result: bytes | Fault) -> None:
-        """Answer with a result, as the settings of its server say; a thread may have rewritten a large one."""
+        """Answer with a result, processed as the settings of its server say."""
         if isinstance(result, Fault):
             answer_fault(self._call, self._plan.processor, result)
         else:
@@ -302,7 +302,7 @@ class Forwarder(msgspec.Struct, eq=False):
         self.extend(max(seconds, self._plan.timeouts.tool_s))
 
     def extend(self, seconds: float) -> None:
-        """Wait so long for the server's answer, from now on."""
+        """Give the server this much time for its answer, from now on."""
         if self._handle is not None and not self._finished:
             self._connection.extend(self._handle, asyncio.get_running_loop().time() + seconds)
 
@@ -320,7 +320,7 @@ class Forwarder(msgspec.Struct, eq=False):
         except Fault as fault:
             self.on_lost(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            self.on_lost(Fault("UPSTREAM_ERROR", f"{self._call.target.server} asked what cannot be read: {cause}"))
+            self.on_lost(Fault("UPSTREAM_ERROR", f"a question of {self._call.target.server} cannot be read: {cause}"))
         return True
 
     def cancelled(self, reason: str) -> None:

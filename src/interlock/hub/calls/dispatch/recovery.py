@@ -69,10 +69,10 @@ class CallRecovery:
         return len(self._waiting)
 
     def takes(self, call: Call, plan: Plan, error: ErrorObject, began: float, *, processed: bool) -> bool:
-        """Whether a call goes on in spite of this error. If not, the error is its answer.
+        """Whether a failed call is tried again, or falls back to another tool. If not, the error is its answer.
 
-        A call does not go on whose client went while its error was searched. `began`: when its intent was recorded, as
-        `perf_counter` counts. `processed`: the plan's processor has searched the error.
+        A call whose client has gone is not tried again. `began`: when its intent was recorded, as `perf_counter`
+        counts. `processed`: the plan's processor has searched the error.
         """
         if not call.exchange.open:
             return False
@@ -249,7 +249,7 @@ def _may_repeat(call: Call) -> bool:
 
 
 def _deadline(plan: Plan, now: float, began: float) -> float:
-    """All tries together have the time of one call."""
+    """The deadline of a call, which holds for all its tries together."""
     return now + plan.timeouts.tool_s - (time.perf_counter() - began)
 
 

@@ -1,7 +1,7 @@
-"""Where a long result is divided: into a head and pages that each hold no more tokens than they may.
+"""Divides a long result into a head and pages, each within a number of tokens.
 
-The hub counts every piece by itself, as it will be read. Of a text that is too long to be counted to its end, it counts
-the beginning and estimates the rest, and the division says that it is not exact.
+The hub counts the tokens of each piece by itself, as a model will read it. Of a very long text it counts the beginning
+and estimates the rest; the division then says that it is not exact.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 Count = Callable[[str], int]
 
 MAX_COUNTED: Final = 500_000
-"""Characters that are counted, in one result: half a second's work."""
+"""Upper bound for the characters of one result that are counted, which takes half a second."""
 SLICE: Final = 60_000
 _TRIES: Final = 8
 
@@ -35,7 +35,7 @@ class Division(msgspec.Struct, frozen=True):
 
 
 def divide(texts: Sequence[str], most: int, count: Count, *, whole_last: bool = False) -> Division:
-    """The texts with at most so many tokens shown, and the rest in pages of as many.
+    """Divide texts: at most `most` tokens are shown, and the rest goes to pages of the same size.
 
     With `whole_last`, the last one is shown whole or not at all.
     """
@@ -89,7 +89,7 @@ _MAX_TOKEN_CHARS: Final = 32
 
 
 def _head(text: str, most: int, count: Count, per_token: float = _USUAL) -> tuple[int, int, bool]:
-    """How many characters make at most so many tokens, how many tokens those are, and whether that is all of it."""
+    """The characters that have at most `most` tokens, how many tokens those are, and whether that is the whole text."""
     if most <= 0:
         return 0, 0, not text
     length = min(len(text), max(1, int(most * per_token)))
@@ -113,7 +113,7 @@ _NEARLY: Final = 0.99
 
 
 def _line_end(text: str, end: int, tokens: int, count: Count) -> tuple[int, int, bool]:
-    """Back to the end of a line, where one is near."""
+    """Move the end back to the end of a line, if one is near."""
     line = text.rfind("\n", end * 3 // 4, end) + 1
     return (line, _count(text[:line], count), False) if 0 < line < end else (end, tokens, False)
 

@@ -1,4 +1,4 @@
-"""Masks secrets and chosen patterns in all that a server says about a call: results, errors, progress and log messages.
+"""Masks secrets and chosen patterns in a server's messages about a call: results, errors, progress and log messages.
 
 It fails closed: text that cannot be read is not shown.
 """
@@ -30,7 +30,7 @@ class ResultMasker:
         self._masker = Masker(settings.patterns, settings.own)
 
     def result(self, result: bytes) -> tuple[bytes | None, Counter[str]]:
-        """A result without what is masked, and how much was masked by kind. None for one that cannot be read."""
+        """The masked result, and how much was masked by kind. None for one that cannot be read."""
         try:
             value = msgspec.json.decode(result, type=dict[str, object])
             kept = {key: value.pop(key) for key in NOT_TEXT & value.keys()}
@@ -45,19 +45,19 @@ class ResultMasker:
         return MaskedStream(self._masker)
 
     def block(self, block: dict[str, object]) -> tuple[dict[str, object], Counter[str]]:
-        """A content block without what is masked, and how much was masked by kind."""
+        """The masked content block, and how much was masked by kind."""
         masked, counts = self._masker.mask_value(block)
         assert isinstance(masked, dict)
         return masked, counts
 
     def error(self, error: ErrorObject) -> tuple[ErrorObject, Counter[str]]:
-        """A server's error without what is masked, and how much was masked by kind."""
+        """The masked error, and how much was masked by kind."""
         text, in_text = self._masker.mask(error.message)
         data, counts = self._value(bytes(error.data)) if bytes(error.data) else (bytes(error.data), Counter[str]())
         return msgspec.structs.replace(error, message=text, data=msgspec.Raw(data)), counts + Counter(in_text)
 
     def params(self, params: bytes) -> bytes:
-        """The params of a notification, or another JSON value, without what is masked; `null` if it cannot be read."""
+        """The masked params of a notification, or another JSON value; `null` if it cannot be read."""
         return self._value(params)[0]
 
     def _value(self, raw: bytes) -> tuple[bytes, Counter[str]]:

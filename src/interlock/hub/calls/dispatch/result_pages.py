@@ -12,11 +12,11 @@ from interlock.hub.catalog.items import Tool
 from interlock.wire.errors import Fault
 
 PREFIX: Final = "interlock://.results/"
-"""No server can have an id with a dot, so nothing of a server's is ever under here."""
+"""No server id contains a dot, so no resource of a server has this prefix."""
 LIFE_S: Final = 900.0
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_BYTES_EACH: Final = 16 * 1024 * 1024
-"""Bounds for one principal; beyond either the oldest page goes first."""
+"""Bounds for one principal. Beyond either the oldest text is dropped."""
 
 
 class _CutText(msgspec.Struct):
@@ -38,7 +38,7 @@ class ResultPages:
         self._bytes_of: dict[str, int] = {}
 
     def keep(self, owner: str, text: bytes, ends: Sequence[int], of: Tool | None = None) -> tuple[str, int]:
-        """Keep a text whose pages end there; gives the address of its first page, and how many there are."""
+        """Keep a text, divided at `ends`. Returns the address of its first page, and the number of pages."""
         text = text[: _boundary(text, MAX_BYTES_EACH)]
         self._evict_oldest(owner, len(text))
         bounds = [0, *(end for end in ends if end < len(text)), len(text)]
@@ -58,7 +58,7 @@ class ResultPages:
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
         there = cut is not None and cut.owner == owner and cut.until >= self._clock()
         if cut is None or not there or not 0 < page < len(cut.bounds) or not (cut.of is None or may_have(cut.of)):
-            hint = "what is cut off a result is kept for a quarter of an hour; repeat the call"
+            hint = "the rest of a result is kept for 15 minutes; repeat the call"
             raise Fault("RESOURCE_NOT_FOUND", "Resource not found", hint=hint, data={"uri": uri[:300]})
         text = cut.text[cut.bounds[page - 1] : cut.bounds[page]].decode()
         about: dict[str, object] = {"dev.interlock/page": page, "dev.interlock/pages": len(cut.bounds) - 1}
@@ -81,12 +81,12 @@ class ResultPages:
 
 
 def head(text: bytes, most: int) -> int:
-    """Where the first piece of at most so many bytes ends: at the end of a line if one is near, else of a character."""
+    """Where the first piece of at most `most` bytes ends: at the end of a line if one is near, else of a character."""
     return page_end(text, 0, most)
 
 
 def page_end(text: bytes, start: int, page_bytes: int) -> int:
-    """Where a page of at most so many bytes ends that starts there."""
+    """Where a page of at most `page_bytes` bytes ends that begins at `start`."""
     end = _boundary(text, start + max(page_bytes, 4))
     if end >= len(text):
         return len(text)

@@ -55,7 +55,7 @@ class ResultPostprocessor:
         self._escapes = settings.scan_results == "escape"
         self._masker = ResultMasker(settings.mask) if settings.scan_results == "mask" else None
         self._withholds = self._escapes or self._masker is not None
-        """Whether a result that could not be processed is withheld: it may hold what agents are not to get."""
+        """Whether a result that could not be processed is withheld, as it may hold text that must be masked."""
         self._pages = pages
         self._judging = judging
         self._findings = findings
@@ -151,9 +151,9 @@ class ResultPostprocessor:
         deliver(searched.error)
 
     def _prepared(self, result: bytes) -> _Prepared:
-        """Everything that takes long, on values alone, so that a thread may do it."""
+        """The slow part, which is pure, so that a thread may do it."""
         if self._scans:
-            load()  # also for a result that needs nothing of it, so that the next short one is judged on the loop
+            load()  # so that the next short result can be judged on the loop
         searched = self._searched(result)
         if self._most is None or len(searched.result) <= self._most or searched.text is not None:
             return searched
@@ -164,7 +164,7 @@ class ResultPostprocessor:
             return searched._replace(found=(*searched.found, uncut))
 
     def _searched(self, result: bytes) -> _Prepared:
-        """The result, masked or with what is hidden made visible if that is wanted, and what was found in it."""
+        """The result, masked and with hidden text made visible where the settings say so, and the findings."""
         if not self._scans:
             return _Prepared(result)
         masked: Mapping[str, int] = {}
@@ -271,7 +271,7 @@ def _head(result: bytes, most_bytes: int) -> str | None:
 
 
 def _read(result: bytes, most: int) -> _Long | None:
-    """A result that may have more tokens than it may show. One with few bytes of text, beside pictures say, has not."""
+    """The texts of a result that may have too many tokens; None for one that certainly has not."""
     fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
     blocks = msgspec.json.decode(fields.get("content", b"[]"), type=list[object])
     texts = [text_of(block) for block in blocks]
@@ -297,7 +297,7 @@ def _cut(long: _Long, measured: Division | None, most: int, extra: bool) -> _Cut
             shown = text.encode()[: division.at].decode() if index == division.block else ""
             resource = block.get("resource")
             if isinstance(resource, dict):
-                # Its address belongs to what is shown, however little of its text does.
+                # Its address is shown even if little of its text is.
                 shown_blocks.append({**block, "resource": {**resource, "text": shown}})
             elif shown:
                 shown_blocks.append({**block, "text": shown})

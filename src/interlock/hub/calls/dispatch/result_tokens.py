@@ -1,7 +1,7 @@
-"""Results measured in tokens, by a process of its own: the vocabulary takes more memory than the rest of the hub.
+"""Counts the tokens of results in a process of its own: the vocabulary takes more memory than the rest of the hub.
 
-It is started when a result may be too long, and ended when none was for a while. Without it, or where it takes too
-long, bytes are divided instead, and what is told of that says "about".
+The hub starts the process when a result may be too long, and ends it after a while without one. Without an answer in
+time it divides by an estimate from bytes, and the note in the result says "about".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
 
 class ResultTokens:
-    """One process, asked one question at a time."""
+    """The counting process. It has one job at a time."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -31,7 +31,7 @@ class ResultTokens:
         self._idle: asyncio.TimerHandle | None = None
 
     async def divide(self, texts: list[str], most: int, *, whole_last: bool = False) -> Division | None:
-        """Where to divide the texts; None where that cannot be known in time. `whole_last`: not in the last one."""
+        """Where to divide the texts; None without an answer in time. `whole_last`: never inside the last one."""
         if self._waiting >= MAX_WAITING:
             return None
         self._waiting += 1
@@ -81,7 +81,7 @@ class ResultTokens:
         )
 
     def _rest(self) -> None:
-        """Nothing was asked for a while: its memory is given back. It ends by itself with its input."""
+        """End the unused process by closing its input, to free its memory."""
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             process.stdin.close()

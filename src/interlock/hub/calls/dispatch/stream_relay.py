@@ -1,8 +1,8 @@
 """Relays the chunks of one call from its server to its client, in order, without keeping them.
 
 A client that agreed on MGP's streaming and asked for it gets chunks under its own request id; any other client that
-gave a progress token gets progress. While the client does not read, the hub leaves further chunks with the server.
-Where others use the server's stream too, it keeps a few and drops the rest: the result repeats the whole text.
+gave a progress token gets progress. While the client does not read, the hub leaves further chunks with the server. If
+other calls use the same stream, it keeps a few chunks and drops the rest: the result repeats the whole text.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class StreamRelay:
             return  # a repeated chunk, or one out of order
         self._next = chunk.index + 1
         checks, content = self._checks, bytes(chunk.content)
-        # Checks hold text back until nothing can follow it, and a server may go on after its word.
+        # With checks, text is held back until the end, and a server may send more after its `done`.
         self._done, done = chunk.done, chunk.done and checks is None
         try:
             text = _decode_text(content).text
@@ -226,7 +226,7 @@ class StreamRelay:
         if self._queued + len(params) <= MAX_QUEUED_BYTES:
             self._queue.append((method, params))
             self._queued += len(params)
-        # Others may have used the server's stream when the client stopped reading, and no longer do.
+        # Other calls that used the server's stream may have ended meanwhile, so holding it may be possible now.
         self._hold(on=True)
 
     def _notify(self, method: str, params: bytes) -> None:

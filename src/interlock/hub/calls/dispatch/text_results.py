@@ -9,8 +9,8 @@ from interlock.protocols.mcp.meta import members
 
 
 def text_result(call: Call, text: str) -> bytes:
-    """The result that shows a text in place of what the server answered. For a tool it is an error, which needs no
-    structured content: the schema of a tool may demand that of a good result."""
+    """The result that shows a text in place of the server's answer. For a tool it is an error: an error needs no
+    structured content, even if the tool's output schema requires some."""
     kind, modern = call.target.kind, call.exchange.dialect.modern
     fields: dict[str, object] = {"resultType": "complete"} if modern else {}
     if kind == "prompt":

@@ -1,6 +1,6 @@
-"""One call between the eras: its request in the terms of its server, and answers in those of its client.
+"""Translates one call between the eras: its request for the server, and the answer for the client.
 
-A call that needs neither passes without this.
+Calls within one era mostly need no translation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Translation:
-    """Says what one call's client and server cannot say to each other directly."""
+    """Translates between the client and the server of one call."""
 
     __slots__ = ("_call", "_connection", "_states")
 
@@ -52,7 +52,7 @@ class Translation:
         self._states = states
 
     def params(self, members: Members, more: Members | None = None, *, stream: bool = False) -> bytes:
-        """The params for the server, made of these and of `more`, which the hub adds where it repeats a call.
+        """The params for the server: these, and `more`, which the hub adds when it repeats a call.
 
         Only members that MCP gives the method cross the hub: some servers read names in any case, so that `Name` would
         call another tool than the one that the gates judged. MGP's and MCPL's members are the hub's own.
@@ -88,7 +88,7 @@ class Translation:
         return _encode(fields)
 
     def error(self, error: ErrorObject) -> ErrorObject:
-        """The server's own error, with codes of the other era put into this one's."""
+        """The server's error, with its code translated to the client's era."""
         if self._call.exposed_server is not None and self._call.target.kind == "resource":
             error = exposed_error(self._call.exposed_server, error)
         if self._call.exchange.dialect.modern:
@@ -96,8 +96,8 @@ class Translation:
         return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
 
     def sealed(self, result: bytes) -> bytes:
-        """Bind a server's request state to this caller and this call before it leaves. A person's approval holds for
-        the next round too, whether or not the server has a state; a rule is looked up again."""
+        """Seal a server's request state for this caller and this call. A person's approval holds for the next round
+        too, also without a state of the server; a rule is looked up again."""
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         if self._call.exposed_server is not None and QUESTIONS in fields:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._call.exposed_server, bytes(fields[QUESTIONS])))
@@ -111,13 +111,14 @@ class Translation:
         return msgspec.json.encode(fields)
 
     def check_may_ask(self) -> None:
-        """Whether a question can be the answer to this (2026-07-28, Multi Round-Trip Requests: Supported Requests)."""
+        """Raise UPSTREAM_ERROR if this method cannot be answered with questions (2026-07-28, Multi Round-Trip Requests:
+        Supported Requests)."""
         method = self._call.exchange.request.method
         if not METHODS[method].may_ask:
-            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} asks back where {method} wants an answer")
+            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered {method} with questions")
 
     def result(self, result: bytes, members: ResultMembers, deliver: Callable[[bytes | Fault], None]) -> bytes | None:
-        """A result in the client's terms; None for a large one that a thread rewrites and delivers. Raises a `Fault`,
+        """A result for the client's era; None for a large one, which a thread rewrites and delivers. Raises a `Fault`,
         msgspec.DecodeError or UnicodeDecodeError."""
         dialect = self._call.exchange.dialect
         result = self.in_client_era(result, members)
@@ -188,7 +189,7 @@ class Translation:
         return binding_of(self._call).hex()
 
     def _translate(self, fields: Members) -> None:
-        """Say a request in the terms of the server's era."""
+        """Translate a request to the server's era."""
         if self._call.exchange.dialect.modern:
             if STATE in fields:
                 opened = self._opened(fields.pop(STATE))
@@ -203,9 +204,9 @@ class Translation:
             fields["_meta"] = msgspec.Raw(with_request_meta(None if own is None else bytes(own), self._introduction()))
 
     def _make_old(self, fields: Members) -> None:
-        """Take out of a new client's request what an old server does not know."""
+        """Remove the members of a stateless request that a server of the handshake era does not know."""
         if STATE in fields:
-            # It was given for a call that is not here any more: nothing is ever sent a second time for it.
+            # Its parked call is gone. A call is never sent a second time for a state.
             raise refused()
         url_first.check_visited(fields)
         fields.pop(ANSWERS, None)

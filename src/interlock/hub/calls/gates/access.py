@@ -1,7 +1,7 @@
 """The access gate: the key must permit the target, and tool grant, server grant or default policy must allow it.
 
-Everything it asks is known before the arguments are, so a call costs nothing here: a change makes plans old, and what
-expires ends the plans that were made under it.
+Its verdict needs no arguments, so it is part of the plan and costs a call nothing. A change makes plans old, and an
+expiry ends the plans that depend on it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from interlock.hub.catalog.target import CLIENT_KINDS, Target
 from interlock.wire.errors import Fault
 
 LOOK_AGAIN_S: Final = 60.0
-"""A plan under something that expires is made again this often: the wall clock may have been set meanwhile."""
+"""A plan that depends on an expiry is made again this often: the wall clock may have been changed meanwhile."""
 
 
 class AccessGate:
-    """Refuses what a principal may not reach. Without the right to list all, that looks as if it were not there."""
+    """Refuses targets that a principal may not reach. Without the right to list all, it gets the error for an unknown
+    name."""
 
     name = "access"
 
@@ -58,7 +59,7 @@ class AccessGate:
                 return self._beyond(rights, principal, target, until, granted=decision.permission == "allow")
             rule = "the key's permissions do not name it"
             refused = self._refuse(rights, principal, target, rule, until, _wider_key(principal, target))
-            # A key that may read the definition sees the tool, so that it is told the truth about the call.
+            # A key that may read the definition sees the tool, so it gets the true reason.
             reads = target.tool is not None and rights.reads(target.tool.exposed) and decision.permission == "allow"
             return msgspec.structs.replace(refused, hidden=False) if reads else refused
         if decision.permission == "allow":
@@ -97,7 +98,7 @@ class AccessGate:
         if target.kind in CLIENT_KINDS:
             what = f"{target.name} of clients"
         fault = Fault("ACCESS_DENIED", f"{principal.id} has no access to {what}", hint=hint)
-        # A server knows what it asked for; hiding it would only hide the reason.
+        # A server knows that its target exists.
         return Refuse(fault, rule, until, hidden=not rights.list_all and not principal.is_server)
 
     def _until(self, *ends: datetime | None) -> float:

@@ -19,7 +19,7 @@ from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.masking import Masker
 
 MASK_HERE: Final = 500
-"""Bytes of arguments that are searched on the loop; longer ones in a thread."""
+"""Arguments up to this many bytes are searched on the loop, longer ones in a thread."""
 
 
 class MaskingGate:

@@ -1,7 +1,5 @@
-"""The permissions gate: a tool is called only while its server has what the tool needs.
-
-(MGP, Permission Declarations.)
-"""
+"""The permissions gate: a tool is called only while its server has the permissions that the tool needs (MGP, Permission
+Declarations)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The requests gate: whether a server may ask the client of a call for something (`[servers.ID.requests]`).
 
-A page that a person is to open must be one of the web, whatever the settings say.
+A page that a person is asked to open must have a web address, whatever the settings say.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RequestsGate:
         self._servers = servers
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """The settings say it, whatever the request contains."""
+        """The settings decide, whatever the request contains."""
         if target.kind not in CLIENT_KINDS:
             return PASS
         policy = self._policy(target)
@@ -60,4 +60,4 @@ def _check_page(call: Call) -> Verdict:
     if isinstance(url, str) and is_web_page(url):
         return PASS
     fault = Fault("UPSTREAM_ERROR", f"{call.target.server} asks a person to open a page that is not at a web address")
-    return Refuse(fault, "pages are opened at http and https alone")
+    return Refuse(fault, "only http and https pages are opened")

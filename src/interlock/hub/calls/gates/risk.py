@@ -1,8 +1,8 @@
-"""The risk gate: the risk of a tool decides whether a person is asked first, as far as the mode says so.
+"""The risk gate: the risk of a tool and the mode decide whether a person is asked first.
 
-A server's declaration (MGP, Tool Security Metadata) is enforced in `guard`; an inference of the hub is only recorded
-there, and asked in `locked`; `observe` only records. MCP's hints count as inferred: silence means the same as they do.
-`RiskPolicy` is the only judgement: lists show it, and the gate enforces it.
+`observe` only records. `guard` asks because of a server's declaration (MGP, Tool Security Metadata), and records what
+the hub infers. `locked` asks because of both. MCP's hints count as inferred. `RiskPolicy` is the only judgement: lists
+show it, and the gate enforces it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RiskPolicy:
         elif stated is Risk.DANGEROUS:
             rule, by_server = "the server declares it, or a permission that it needs, dangerous", True
         elif risk is Risk.DANGEROUS:
-            rule, by_server = "the hub takes it for dangerous", False
+            rule, by_server = "the hub classifies it as dangerous", False
         else:
             return JudgedRisk(risk, risk)
         mode = self._mode()

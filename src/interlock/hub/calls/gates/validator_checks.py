@@ -1,7 +1,7 @@
-"""The validators of one tool, applied to one call: on the loop if that is quick, in a thread if not; then names are
-resolved.
+"""Applies the validators of one tool to one call: on the loop if that is quick, else in a thread. Then it resolves
+host names.
 
-For a name that a server will resolve by itself the answer is advice: the server may get another one.
+A server resolves names again by itself and may get another address, so a finding about a name is advice.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from interlock.judge.validators import (
 from interlock.wire.errors import Fault
 
 INFERRED_WITHIN_S: Final = 1.0
-"""A name that only an inferred check asks for is not waited for longer."""
+"""The longest wait for a name that only an inferred check needs."""
 FIND_HERE: Final = 16_384
-"""Bytes of arguments that are looked through on the loop."""
+"""Arguments up to this many bytes are searched on the loop."""
 
 
 class ToolCheck:
@@ -62,7 +62,7 @@ class ToolCheck:
         self._cwd = cwd
         """The folder in which it runs, and from which relative paths start."""
         self._asks = asks
-        """Whether a person is asked, or was, about what was only inferred. None where nobody is ever asked."""
+        """Whether a person is or was asked about inferred findings. None where nobody is ever asked."""
         self._network = next((use for use in chosen.uses if use.validator in _NETWORK), None)
 
     def __call__(self, call: Call) -> Verdict:
@@ -84,13 +84,13 @@ class ToolCheck:
         return Wait(lambda: self._resolve(call, names, objections))
 
     def judge(self, values: list[FoundArgument]) -> list[Objection]:
-        """Everything that the validators have against the values, links on the way of paths included."""
+        """The objections of the validators to the values, also to links in paths."""
         objections: list[Objection] = []
         for use in self._uses:
             for found in values:
                 try:
                     findings = self._findings(use, found)
-                except Exception as cause:  # a value that breaks a judge is not let through by that
+                except Exception as cause:  # a value that makes a judge fail must not pass
                     findings = (Finding("validator.failed", f"it could not be judged ({type(cause).__name__})"),)
                 objections += [Objection(use, found, each) for each in findings if not _is_noise(use, found, each)]
         if self._network is None:
@@ -136,7 +136,7 @@ class ToolCheck:
         return await self._resolve(call, names, objections)
 
     def _settle(self, call: Call, objections: list[Objection]) -> Verdict:
-        """Refuse what must be; of the rest ask who is there, or keep it with the call as what would be refused."""
+        """Refuse enforced objections. For the others ask a person if there is one, else note them with the call."""
         if not objections:
             call.would_be_refused(())
             return PASS
@@ -188,14 +188,14 @@ class ToolCheck:
                     yield Objection(use, found, advice)
 
 
-_ADVICE = "(The server resolves the name again by itself: this is what it resolves to here.)"
+_ADVICE = "(This is the address here. The server resolves the name again by itself.)"
 _NETWORK = ("network_restricted", "metadata")
 _NOISE = frozenset(("url.scheme", "url.invalid", "url.unresolved"))
 
 
 def _is_noise(use: ValidatorUse, found: FoundArgument, finding: Finding) -> bool:
-    """Whether a finding about an inferred argument is worth no note: a `url` need not be one of the web, and a database
-    has a host too."""
+    """Whether a finding about an inferred argument is too common to note: a `url` need not be a web address, and a
+    database has a host too."""
     if is_metadata(finding):
         return False
     if use.validator == "metadata":

@@ -1,6 +1,7 @@
-"""Which validators a tool gets: declared by its server, configured by the operator, inferred from its name and schema.
+"""Chooses the validators of a tool: declared by its server, configured by the operator, or inferred from its name and
+schema.
 
-The strictest wins: all that are declared or configured apply together, and one that nobody knows denies the tool.
+The strictest wins: all declared and configured validators apply together, and an unknown one denies the tool.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ValidatorUse(msgspec.Struct, frozen=True):
     origin: Origin
     rules: Rules
     enforced: bool
-    """Whether what it finds is refused, or only noted as what would have been."""
+    """Whether its findings refuse a call, or are only noted."""
 
 
 class ChosenValidators(msgspec.Struct, frozen=True):
@@ -74,12 +75,12 @@ def choose(
     wanted += [(name, "configured") for name in operator.use if name != "none" and name != declared]
     if "none" not in operator.use:
         settled = {name for name, _ in wanted}
-        # A server's own list of allowed imports does not count against what the hub would infer where that is enforced.
+        # In `locked`, a server's own list of allowed imports does not replace the inferred check.
         again = {"code_safety"} if mode == "locked" and code.allowed_imports and not operator.allowed_imports else set()
         inferred = _inferred(context, frozenset(by_schema.values()), about)
         wanted += [(name, "inferred") for name in inferred if name not in settled - again]
     if not any(name in ("network_restricted", "metadata") for name, _ in wanted) and _REACHING & {*by_schema.values()}:
-        # Nobody asked for a look at addresses, or somebody asked for none: those that nothing allows are refused yet.
+        # Metadata services are refused even where no check of addresses is wanted.
         wanted.append(("metadata", "inferred"))
     if not wanted:
         return NOTHING
@@ -111,7 +112,7 @@ def combined(configured: Mapping[str, ValidationSettings], tool: str) -> Validat
 
 
 def rules_of(operator: ValidationSettings, code: CodeRules, *, tells_language: bool) -> Rules:
-    """An operator's settings as the judges take them, over what a server declared about code."""
+    """An operator's settings as rules for the judges. They override a server's declaration about code."""
     return Rules(
         programs=operator.programs,
         blocked_programs=operator.blocked_programs,
@@ -173,7 +174,7 @@ def _read(definition: bytes) -> _About | str:
 
 
 def _declared_code(declared: CodeSafety | None) -> CodeRules:
-    """A declaration as rules. A level that nobody knows is the strictest."""
+    """A declaration as rules. An unknown level counts as the strictest."""
     if declared is None:
         return CodeRules()
     level: Level = declared.level if declared.level in _LEVELS else "readonly"  # type: ignore[assignment]
@@ -194,9 +195,9 @@ _REACHING: Final[frozenset[ArgumentKind]] = frozenset(("url", "host", "command")
 
 
 def _inferred(context: Context, kinds: frozenset[ArgumentKind], about: _About) -> list[str]:
-    """The validators that the arguments call for. A `code` counts as a program only if the tool runs programs."""
+    """The validators that the arguments suggest. A `code` argument is a program only if the tool runs programs."""
     if isinstance(about.schema, dict) and not about.schema.keys() - {"type", "$schema", "additionalProperties"}:
-        # Its arguments are first seen when they come: then they are known by their names.
+        # A schema without members: arguments are recognized by their names when they arrive.
         open_to_all = about.schema.get("additionalProperties") is not False
         kinds |= {"command", "url"} if open_to_all else set()
     names = []
@@ -238,7 +239,7 @@ def _places(
         if use.origin == "inferred" or use.validator == "paths" or not known.isdisjoint(wanted):
             continue
         if free_texts(schema) or _says_nothing(schema):
-            # It is asked for, and no argument looks like what it is about: then every text is taken for it.
+            # No argument looks like this validator's subject, so it checks every text.
             if use.validator not in ("network_restricted", "readonly"):
                 otherwise = wanted[0]
             elif otherwise is None:

@@ -1,4 +1,4 @@
-"""How a refused argument is told: the rule, the offending part marked, what to write instead, and how to be allowed."""
+"""The text of a refusal: the rule, the offending part, an alternative, and how an operator can allow it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXCERPT = 60
 
 
 class Objection(NamedTuple):
-    """One thing that a validator has against a value."""
+    """One objection of a validator to a value."""
 
     use: ValidatorUse
     found: FoundArgument
@@ -64,7 +64,7 @@ def refuse(server: str, tool: str, objections: Sequence[Objection]) -> Refuse:
 
 
 def ask(shown: str, objections: Sequence[Objection]) -> Ask:
-    """The question about a call that nobody asked to have checked, and that would not pass the check."""
+    """The question to a person about a call that only inferred checks object to."""
     reasons = "; ".join(
         f"{each.found.where}: {each.finding.message} [{each.finding.rule}], at {excerpt(each.found, each.finding)!r}"
         for each in objections[:MAX_SHOWN_REFUSALS]
@@ -76,10 +76,10 @@ def ask(shown: str, objections: Sequence[Objection]) -> Ask:
 
 
 def refuse_unknown(server: str, tool: str, validator: str) -> Refuse:
-    """The refusal for a tool whose server asks for a check that the hub does not have."""
+    """The refusal for a tool that declares an unknown validator."""
     fault = Fault(
         "VALIDATION_BLOCKED",
-        f"{server} wants calls of {tool} checked by {validator[:60]!r}, which is not known here.",
+        f"{server} declares the validator {validator[:60]!r} for {tool}, which the hub does not know.",
         hint="The hub refuses arguments that it cannot check: the server must name a standard validator.",
         data={"validator": validator[:60], "origin": "declared"},
     )
@@ -95,7 +95,7 @@ def how_to_allow(server: str, tool: str, finding: Finding) -> str:
 
 
 def excerpt(found: FoundArgument, finding: Finding) -> str:
-    """The offending part of a value, made visible; the beginning of it where the judge does not know which."""
+    """The offending part of a value, made visible; the beginning of the value where the part is not known."""
     if not isinstance(found.value, str):
         return show_hidden(" ".join(found.value)[:EXCERPT])
     start, end = finding.span or (0, len(found.value))

@@ -1,8 +1,8 @@
-"""The validators gate: what the hub checks of a call's arguments itself. Nothing for a tool without a validator.
+"""The validators gate: checks arguments with the validators of a tool (`validator_choice.py`).
 
-`observe` only notes, `guard` enforces what is declared or configured, `locked` also what is merely inferred. In `guard`
-that is asked where a person is there to answer or was asked about the same call before, and noted where not. Cloud
-metadata services are refused in every mode.
+`observe` only notes findings. `guard` refuses those of declared and configured validators; about those of inferred ones
+it asks a person if one is there or was asked about the same call before, and else notes them. `locked` refuses both.
+Cloud metadata services are refused in every mode.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from interlock.protocols.mgp.security import VALIDATORS
 
 
 class ValidatorsGate:
-    """Refuses arguments that a validator of the tool has something against."""
+    """Refuses arguments that a validator of the tool objects to."""
 
     name = "validators"
 
@@ -43,7 +43,7 @@ class ValidatorsGate:
         self._last: tuple[Tool | None, ChosenValidators] = (None, NOTHING)
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """A validator that nobody knows denies the tool."""
+        """An unknown validator denies the tool."""
         chosen = self._chosen(target)
         if chosen.unknown and self._mode != "observe":
             return refuse_unknown(target.server, target.name, chosen.unknown)
@@ -62,7 +62,7 @@ class ValidatorsGate:
         return ToolCheck(target.server, target.name, chosen, self._judging, local=local, cwd=cwd, asks=self._asks)
 
     def applied(self, target: Target) -> str:
-        """The standard validators that the arguments of a call pass, or `none`."""
+        """The names of the validators that check the arguments of a call, or `none`."""
         used = dict.fromkeys(use.validator for use in self._chosen(target).uses if use.validator in VALIDATORS)
         return ", ".join(used) or "none"
 

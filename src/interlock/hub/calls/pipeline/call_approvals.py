@@ -1,6 +1,7 @@
-"""Where a call that needs a yes waits for it: by a rule, a ticket, its own client, or whoever looks at the inbox.
+"""Approvals of calls: by a rule, by an earlier approval, at the caller's own client, or in the inbox.
 
-A call is held for a while and then told to come back; the approval is a ticket, good once, for exactly that call.
+A call waits for a while, then it is refused with the advice to repeat it. An approval is valid once, for exactly that
+call.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ from interlock.wire.errors import Fault
 
 PROGRESS_EVERY_S: Final = 5.0
 PROGRESS_STEP: Final = 0.001
-"""So little that the server's reports afterwards are more, and still a number that people read."""
+"""Small steps, so that the progress of the server itself, which follows, is greater."""
 ASK_USER: Final = "ask the user to approve it, then repeat the same call; only they can approve"
-"""Without the command: a model with a shell would run it."""
+"""It does not name the command, which a model with a shell would run."""
 ASK_ANOTHER: Final = (
     "you asked yourself, so another person has to approve it; or change the rule that asks (`interlock why`)"
 )
 _ELICIT: Final = "elicitation/create"
 MAX_AWAITING: Final = 4096
 MAX_AWAITING_PER_CALLER: Final = 64
-"""Calls that wait at the hub. Further ones are told at once to come back."""
+"""Upper bound for waiting calls. Further ones are refused at once with the same advice."""
 MAX_SUMMARY_CHARS: Final = 4000
 MAX_FINDINGS: Final = 8
 MAX_FINDING_CHARS: Final = 300
 PARKED_S: Final = 600.0
-"""How long the person before a client of the stateless era has to answer it there; the inbox keeps the question."""
+"""How long a person at a client of the stateless era may take to answer there. The inbox keeps the question."""
 REPEAT_AFTER_MS: Final = 15_000
 
 
@@ -85,7 +86,7 @@ class CallApprovals:
         self._awaiting: Counter[str] = Counter()
 
     def resumes(self, call: Call) -> bool:
-        """Whether this goes on with a call that waits for its own client's answer. Raises REQUEST_STATE_REFUSED."""
+        """Whether this request continues a call that waits for its client's answer. Raises REQUEST_STATE_REFUSED."""
         return not call.plain and call.exchange.dialect.modern and STATE in call.members and self._retries.take(call)
 
     def existing(self, call: Call, ask: Ask) -> Approval | None:
@@ -103,7 +104,7 @@ class CallApprovals:
 
     def is_asked(self, call: Call, ask: Ask) -> bool:
         """Whether a request about exactly this call is open, or its answer holds."""
-        # Hashing the arguments is dear, and most servers have no request.
+        # Hashing the arguments is expensive, and most servers have no request.
         if not self._inbox.has_about("tool_call", call.target.server):
             return False
         return self._inbox.current(question_of(call, ask)) is not None
@@ -116,8 +117,8 @@ class CallApprovals:
         return _denied(decision, ask) if decision is not None and decision.state is DecisionState.DENIED else ask
 
     def _approved_before(self, call: Call) -> str:
-        """The approval of the round that a call continues: a person is asked once, however often the server
-        asks back (2026-07-28, Multi Round-Trip Requests)."""
+        """The approval of the round that a call continues: a person is asked once, however many questions the server
+        has (2026-07-28, Multi Round-Trip Requests)."""
         if call.plain or not call.exchange.dialect.modern or STATE not in call.members:
             return ""
         now, purpose = asyncio.get_running_loop().time(), binding_of(call).hex()
@@ -158,7 +159,7 @@ class CallApprovals:
         call.caller.open_calls.awaiting_approval.add(call)
         own_client = self._ask_own_client(call, decision, view)
         progress = asyncio.ensure_future(_progress(call, decision))
-        # A client of the stateless era has its answer already, which is the question: nobody waits at the other end.
+        # A client of the stateless era got the question as its answer, so no request of it waits.
         parked = own_client is not None and call.exchange.dialect.modern
         try:
             if parked:
@@ -176,7 +177,7 @@ class CallApprovals:
                 del self._awaiting[owner]
 
     def _ask_own_client(self, call: Call, decision: Decision, view: str) -> asyncio.Task[None] | None:
-        """The caller's own client, where the operator says who sits before it and it can show the whole question."""
+        """Ask at the caller's own client, if the operator named its person and it can show the whole question."""
         name = self._attended_by(call.caller.principal)
         if name is None or len(view) > MAX_SUMMARY_CHARS:
             return None
@@ -200,7 +201,7 @@ class CallApprovals:
             call.answer_through(parked)
 
     def _question(self, call: Call, ask: Ask) -> ApprovalRequest:
-        """The question with what a person wants to know of it, beyond what it is about."""
+        """The question with the facts that a person needs: risk, trust and findings."""
         trust = self._trust_of(call.target.server)
         tool = call.target.tool
         risk = ask.risk or ("" if tool is None else self._risk_of(tool).word)
@@ -216,7 +217,7 @@ class CallApprovals:
     async def _take_answer(
         self, decision: Decision, answer: asyncio.Future[bytes], asker: Principal, name: str
     ) -> None:
-        # A client that fails or makes no sense has not answered: the question stays open in the inbox.
+        # A failed or invalid answer is no answer: the question stays open in the inbox.
         with contextlib.suppress(Fault, msgspec.DecodeError):
             elicited, person = msgspec.json.decode(await answer, type=_Elicited), local_person(name)
             if self._attended_by(asker) != name:
@@ -250,7 +251,7 @@ def question_of(call: Call, ask: Ask) -> ApprovalRequest:
         arguments_hash=fingerprint(call.arguments),
         summary=summary_of(call.arguments),
         risk=ask.risk,
-        # An access token is renewed every few minutes, and who repeats the call shows a good one anyway.
+        # An access token changes every few minutes, and a repeated call needs a valid one anyway.
         asked_with="" if principal.key.startswith(TOKEN) else principal.key,
         every_time=ask.every_time,
     )
@@ -273,7 +274,7 @@ async def _progress(call: Call, decision: Decision) -> None:
     if meta is None or meta.progress_token is None:
         return
     for count in itertools.count():
-        # Progress must increase, and the server's own, which follows, must be more.
+        # Progress must increase, also with the server's own, which follows.
         call.advance(round(count * PROGRESS_STEP, 3))
         progress = {
             "progressToken": meta.progress_token,

@@ -1,8 +1,8 @@
 """Judges messages that a client sends to a server beside calls: to a channel, or to take state back (MCPL).
 
 They pass the gates of any call, wait for a person where a gate asks, count for the rates, use an approval up, and have
-their intent in the audit log before they are sent. The feature set that a person enabled is the consent to the method;
-it is no answer to a gate that asks because of what the sender has read.
+their intent in the audit log before they are sent. That a person enabled the feature set allows the method; it does not
+answer a gate that asks because of a taint.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class JudgedSends:
         call.use_approval(answer if self._approvals.fits(call, answer, ask) else None)
 
     async def _committed(self, call: Call) -> bool:
-        """Take what the message consumes and record its intent. False where it has to be judged anew."""
+        """Take rates and places for the message, and record its intent. False where it has to be judged anew."""
         plan, at, committed = self._plan(call), asyncio.get_running_loop().time(), False
         limit = take(plan.meters, at)
         if limit is not None:

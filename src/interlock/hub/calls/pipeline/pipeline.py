@@ -1,4 +1,4 @@
-"""The way of a call through the hub.
+"""The path of a call through the hub.
 
     resolve the name -> plan (verdicts without arguments) -> checks (verdicts on the arguments) -> dispatch
 
@@ -131,7 +131,7 @@ class Pipeline:
     def judge(self, call: Call, plan: Plan, waited: Waited | None = None) -> tuple[Verdict, str]:
         """The verdict of the gates, and the gate that gave it. Nothing is used up, so a dry run ends here.
 
-        With `waited`, only the gates behind that one are asked.
+        With `waited`, only the gates after that one judge.
         """
         found, asking = (plan.verdict, plan.gate) if waited is None else (waited.found, waited.asking)
         if found is not PASS and (type(found) is Refuse or type(found) is Wait):
