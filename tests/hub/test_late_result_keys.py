@@ -41,7 +41,7 @@ def made(kind: str = "tool", **members: Any) -> Call:
     caller = SimpleNamespace(owner=of["owner"], bare=of["bare"])
     tool = SimpleNamespace(fingerprint=lambda: of["definition"])
     target = Target(cast("Any", kind), of["server"], of["tool"], cast("Any", tool))
-    return Call(cast("Any", exchange), cast("Any", caller), target, of["arguments"])
+    return Call(cast("Any", exchange), cast("Any", caller), target, of["arguments"], trace="")
 
 
 class Kept:
