@@ -16,7 +16,7 @@ from interlock.hub.calls.call import Call
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 
 _log = logging.getLogger(__name__)
 
@@ -104,4 +104,4 @@ def _fault(cause: Exception) -> Fault:
     if isinstance(cause, StoreError):
         return fault_of(cause)
     _log.error("changes could not be stored", exc_info=cause)
-    return Fault("INTERNAL_ERROR", "a fault of ours; it was logged")
+    return internal_error()
