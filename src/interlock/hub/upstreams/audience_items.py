@@ -1,7 +1,7 @@
 """Items that a server lists for some clients alone: for an audience, or on a private connection.
 
-Each name or address has one definition, the first: an audience whose server describes it otherwise is not shown the
-text that is meant for another.
+Each name or address has one definition, the first one. An audience with another definition of the same name is not
+shown the first one, which is meant for others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interlock.process.turns import in_turns
 AT_ONCE: Final = 500
 """Definitions whose names are read in one turn of the loop."""
 MAX_FURTHER: Final = 1_000
-"""Items of one server for one audience beyond those for everybody. Further ones are left out."""
+"""Upper bound for the items of one audience beyond those for everybody. Further ones are left out."""
 
 
 class FurtherItem(NamedTuple):

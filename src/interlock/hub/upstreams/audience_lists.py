@@ -134,13 +134,13 @@ class AudienceLists:
         try:
             return await self._hub.remembered_tools(self._current.id, audience, stamp)
         except StoreError:
-            return None  # the server knows them
+            return None  # then the server is asked
 
     async def _remember(self, audience: str, stamp: str, definitions: list[bytes]) -> None:
         try:
             await self._hub.remember_tools(self._current.id, audience, stamp, definitions)
         except StoreError as cause:
-            # They are offered all the same, and the next start asks again.
+            # They are offered nevertheless, and the next start asks again.
             self._log(f"its tools for some clients could not be stored: {cause.for_operators}")
 
     def _log(self, text: str) -> None:
@@ -169,7 +169,7 @@ class AudienceLists:
                     listing = await connection.list_all("tools/list", timeout=within_s)
                 return [bytes(item) for item in listing.items]
         finally:
-            # A process may take its time to end. Nobody has to wait for that.
+            # In the background, since a process may take long to end.
             self._closing.begin(connection.close())
 
 

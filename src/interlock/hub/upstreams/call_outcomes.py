@@ -9,11 +9,11 @@ from interlock.hub.audit.record import Outcome
 from interlock.protocols.mgp.health import Health
 
 KEPT: Final = 20
-"""How many calls are looked back on."""
+"""How many of the last calls count."""
 ENOUGH: Final = 5
-"""From this many calls on, failed calls count. One bad argument or two say nothing of a server."""
+"""From this many calls on, failed calls count: one or two bad arguments say nothing about a server."""
 UNANSWERED: Final = 3
-"""So many calls without an answer count before that."""
+"""This many calls without an answer count even before."""
 _NOT_ITS_FAULT: Final = frozenset({"cancelled", "not_sent"})
 _NO_ANSWER: Final = frozenset({"timeout", "lost", "unknown"})
 _CALLERS_FAULT: Final = frozenset({-32600, -32601, -32602})
@@ -25,7 +25,7 @@ class CallOutcomes:
 
     def __init__(self) -> None:
         self.ended: deque[tuple[Outcome | None, int]] = deque(maxlen=4 * KEPT)
-        """The outcome and the microseconds of each call, as they end. Readers work out the rest, so no call pays."""
+        """The outcome and the microseconds of each call. Readers compute the rest, so that calls stay cheap."""
 
     @property
     def usual_ms(self) -> float:
@@ -40,12 +40,12 @@ class CallOutcomes:
 
     @property
     def counted(self) -> int:
-        """How many calls are looked back on now."""
+        """How many calls count now."""
         return self._last().counted
 
     @property
     def health(self) -> Health:
-        """A server whose every call fails is unhealthy. One of whose calls most fail is degraded."""
+        """`unhealthy` if every call fails, `degraded` if most do."""
         if not self.ended:
             return Health.HEALTHY
         calls = self._last()

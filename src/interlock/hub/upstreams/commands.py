@@ -100,7 +100,7 @@ def reason_of(event: ServerEvent, command: Command | None, problem: Fault | None
         case ServerEvent.FAILED:
             if given_up or problem is None:
                 return "restart_limit_exceeded"
-            # A handshake that got no answer has no outcome that anybody asks for: the server is gone.
+            # A handshake without an answer means that the server is gone: its outcome does not matter.
             return "upstream_unavailable" if problem.name == "OUTCOME_UNKNOWN" else problem.name.lower()
         case ServerEvent.START:
             return "call"

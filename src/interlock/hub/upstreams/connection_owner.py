@@ -99,7 +99,7 @@ class ConnectionOwner(RequestListener):
     async def _await_first_questions(self, connection: Connection) -> None:
         try:
             async with asyncio.timeout(FIRST_QUESTIONS_S):
-                # A server answers in order: what it asks because of the handshake, it asks before this answer.
+                # A server answers in order, so its questions after the handshake come before this answer.
                 await _ping(connection)
                 if self._roots_use.at_start:
                     await self._asked.wait()

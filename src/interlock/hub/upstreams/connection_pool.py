@@ -58,7 +58,7 @@ class ConnectionPool:
         self.modern = False
         """Whether the server speaks the stateless era, as far as is known."""
         self.handshake: bool | None = self._untried()
-        """Whether a server of the stateless era takes the handshake too; None until it was tried, False where the
+        """Whether a server of the stateless era accepts the handshake too; None until it was tried, False if the
         configuration names its era."""
         self.capabilities: dict[str, object] | None = None
         """The capabilities that the server last declared."""
@@ -119,13 +119,13 @@ class ConnectionPool:
         self.modern = False
 
     def refuses_handshake(self, fault: Fault) -> None:
-        """A server of the stateless era did not take the handshake. Every client speaks the stateless era with it."""
+        """Note that a stateless server refuses the handshake: every client speaks the stateless era with it."""
         self.handshake = False
         self._dispatcher.on_log("hub", f"it speaks the stateless era alone: {fault.message}")
 
     @property
     def era_reason(self) -> str:
-        """Why the era of the shared connection is spoken, and with whom another."""
+        """Why the shared connection uses its era, and which clients use another."""
         if self._current.server.era != "auto":
             return "the configuration says so"
         if not self.modern:

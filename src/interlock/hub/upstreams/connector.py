@@ -24,9 +24,8 @@ from interlock.version import VERSION
 from interlock.wire.errors import Fault
 
 IDENTITY: Final = Identity("interlock", VERSION, asked_with(asking(APPS_CAPABILITIES)), title="Interlock")
-"""How the hub introduces itself to servers. It answers no request for its callers, but some of them show MCP Apps, and
-a server that knows of none would leave the pages out of its definitions. A page takes nothing from other clients: the
-tool's result has content of its own."""
+"""How the hub introduces itself to servers. It declares MCP Apps, since some clients show them, and a server would
+leave the pages out of its definitions otherwise. Other clients lose nothing: the tool's result has its own content."""
 
 
 class Connector:

@@ -19,7 +19,7 @@ from interlock.wire.limits import Limits
 
 
 class Dialer:
-    """The ways to one server."""
+    """Connects to one server."""
 
     def __init__(self, server: str, settings: ServerSettings, limits: Limits, logins: Logins, home: Path) -> None:
         self._server = server

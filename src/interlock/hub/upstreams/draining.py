@@ -42,7 +42,7 @@ class Draining:
         self._under_way = cut = asyncio.get_running_loop().create_future()
         try:
             await self._wait(reason, limit_s, run, cut)
-        except Exception as cause:  # the server is ended all the same
+        except Exception as cause:  # the server is ended nevertheless
             self._log(f"its drain failed: {cause!r}")
         finally:
             self._under_way = None
@@ -57,8 +57,8 @@ class Draining:
         try:
             try:
                 estimate_s = await self._pool.ask_to_shut_down(reason, limit_s)
-            except Exception as cause:  # no answer of a server keeps it alive
-                self._log(f"its answer to its shutdown failed here: {cause!r}")
+            except Exception as cause:  # a bad answer must not keep the server alive
+                self._log(f"its answer to the shutdown could not be used: {cause!r}")
                 estimate_s = 0.0
             await asyncio.wait((drained, cut), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             left_s = min(estimate_s, limit_s) - (time.monotonic() - began)

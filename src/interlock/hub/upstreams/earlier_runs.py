@@ -19,7 +19,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.transports.stdio.orphan_processes import MARKS, end_run
 
 MAX_RUNS: Final = 16
-"""So many runs are remembered, of hubs that were killed before they had looked for the servers of earlier runs."""
+"""Upper bound for remembered runs: of hubs that were killed before they had ended the servers of earlier runs."""
 _RUN: Final = re.compile(r"^([0-9a-f]{16}) ([0-9]{1,9})$", re.MULTILINE)
 
 
@@ -33,7 +33,7 @@ class EarlierRuns:
         self._present: tuple[str, str] = ("", "")
 
     def begin(self) -> None:
-        """Note the present run, before its first server starts. A file that cannot be written keeps no hub from it."""
+        """Note the present run, before its first server starts. The hub starts even if the file cannot be written."""
         if sys.platform == "win32":
             return  # no process has a mark there
         try:

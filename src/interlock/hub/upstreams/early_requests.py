@@ -43,7 +43,7 @@ class EarlyRequests:
         for id_ in refused:
             connection.refuse(id_, error)
         if self._flooded:
-            # Their ids are not known any more; the end of the connection answers them.
+            # Some ids were dropped, so closing the connection is the answer to all.
             self._closing.begin(connection.close())
             return []
         return to_serve
@@ -76,5 +76,5 @@ class RequestListener(ABC):
 
 
 def refuse(connection: Connection, request: Request, message: str) -> None:
-    """Refuse a request that nobody serves."""
+    """Refuse a request with METHOD_NOT_FOUND."""
     connection.refuse(request.id, Fault("METHOD_NOT_FOUND", message).render(ErrorDialect.OLD_MCP))

@@ -72,13 +72,13 @@ class HealthMonitor:
             if fault.foreign_code is None:
                 upstream.health.on_silence()
                 return
-            status = Health.HEALTHY.value  # It answered, though it does not know the question.
+            status = Health.HEALTHY.value  # an error is an answer too
         upstream.health.on_answer(status, (time.monotonic() - began) * 1000)
 
     async def examine(self, upstream: Upstream) -> dict[str, Any] | None:
         """Ask one server now, also in full. Returns its answer in full, if it gave one.
 
-        A ping may tell the outcome of the checks before; the full answer is the present one, so its word holds.
+        A ping may report the last outcome of the server's checks. The full answer is current, so it replaces the ping.
         """
         await self.check(upstream)
         details = await self.details(upstream)
@@ -87,7 +87,7 @@ class HealthMonitor:
         return details
 
     async def details(self, upstream: Upstream) -> dict[str, Any] | None:
-        """A server's answer to `mgp/health/status`; None for one that did not agree on it, or says too much."""
+        """A server's answer to `mgp/health/status`; None if it did not agree on it, or the answer is too large."""
         shared = upstream.pool.shared
         if shared is None or not _agreed(shared.connection):
             return None

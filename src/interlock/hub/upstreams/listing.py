@@ -64,7 +64,7 @@ class ServerLists:
         """Why the last reading failed."""
         self._later: asyncio.TimerHandle | None = None
         self._failures = 0
-        """Readings in a row that failed. An answer that is too large costs much each time, and stays too large."""
+        """Readings in a row that failed. Pauses grow with it: an answer that is too large is expensive each time."""
         self.tools = AudienceItems("name")
         self.resources = AudienceResources()
         self._in_force = WakeSignal()

@@ -28,7 +28,7 @@ LEASE_S: Final = 60.0
 LEASE_WAIT_S: Final = 30.0
 LEASE_POLL_S: Final = 0.05
 SAVE_WAIT_S: Final = 10.0
-"""How long a store may be away when tokens are stored."""
+"""How long to retry while the store does not answer, when tokens are stored."""
 
 
 class SealedLogin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,7 +82,7 @@ class LoginRecord:
     async def save(self, login: StoredLogin | None) -> None:
         """Store the login durably, and give the lease back with it. Raises TIMEOUT if another hub has the lease now.
 
-        The refresh token before it is spent, so a store that is away for a moment is tried again.
+        The previous refresh token is spent by then, so a store that does not answer for a moment is tried again.
         """
         deadline = time.monotonic() + SAVE_WAIT_S
         if not self._leased:

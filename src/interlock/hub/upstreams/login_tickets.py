@@ -1,6 +1,6 @@
 """Links that start a login of one principal: a person on this machine opens it, once and within ten minutes.
 
-Nobody elsewhere may open such a page, so that no agent can have somebody else log in for it (MCP, Elicitation).
+The page opens on this machine only, so that no agent can have another person log in for it (MCP, Elicitation).
 """
 
 from __future__ import annotations

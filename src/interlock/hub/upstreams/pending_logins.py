@@ -1,7 +1,7 @@
 """Logins to servers that a person has begun: in a browser, or with a code at another device.
 
-A browser comes back with the state of its login, which counts once. Everyone who waits for a login hears its end, also
-where it was given up.
+A browser comes back with the state of its login, which is valid once. Everyone who waits for a login gets its outcome,
+also if it was given up.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PendingLogin(msgspec.Struct, eq=False):
         finally:
             if not self.ended:
                 self.done.set_exception(failure)
-                self.done.exception()  # perhaps nobody waits
+                self.done.exception()  # retrieved, in case nobody waits
 
 
 class PendingDeviceLogin(msgspec.Struct, eq=False):

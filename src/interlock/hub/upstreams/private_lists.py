@@ -59,7 +59,7 @@ class PrivateLists:
         while which in self._changed:
             self._changed.discard(which)
             if method == _TOOLS:
-                # The server may have told this client alone of a tool that everybody has.
+                # The server may have announced a tool for everybody on this connection only.
                 await self._lists.again()
             connection = owner.connection
             if connection is None:

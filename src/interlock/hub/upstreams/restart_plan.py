@@ -13,7 +13,7 @@ from interlock.hub.upstreams.unavailable import RETRY_AFTER_MS
 from interlock.wire.errors import Fault
 
 END_EARLY_S: Final = 15.0
-"""So long before its time is over, a contained server is restarted: its open calls finish in that time."""
+"""A contained server is restarted this long before its time is over, so that its open calls can finish."""
 RETRY_GIVEN_UP_S: Final = 30.0
 """A server that failed too often stays down this long. The next call after that starts it again."""
 LOGIN_EVERY_S: Final = 5.0

@@ -1,6 +1,7 @@
 """How one server uses the roots of its clients, as far as its connections have shown.
 
-A server of the handshake era asks when it likes and keeps the answer. The hub learns from the first question.
+A server of the handshake era may ask for roots at any time, and keeps the answer. The hub learns from its first
+question.
 """
 
 from __future__ import annotations
@@ -26,6 +27,6 @@ class RootsUse:
             self.at_start = True
 
     def on_silent(self) -> None:
-        """The server was waited for after the handshake, and did not ask. It is not waited for again."""
+        """The server did not ask within the wait after the handshake. Later connections do not wait again."""
         if self.at_start:
             self.at_start = False

@@ -39,10 +39,10 @@ ANSWER_S: Final = 2.0
 """How long a server may take to answer a subscription. A client's own request waits for it."""
 REOPEN_S: Final = 1.0
 MAX_REOPEN_S: Final = 60.0
-"""The pauses after which a lost or late subscription is tried again: from twice the first to the second."""
+"""The pauses before a lost or late subscription is tried again double from the first value to the second."""
 MAX_EVENT_BYTES: Final = 16 * 1024
 RATE: Final = Rate(per_minute=6_000, per_hour=100_000)
-"""Of one server."""
+"""Upper bound for the events of one server."""
 
 
 class ServerSubscription:
@@ -60,7 +60,7 @@ class ServerSubscription:
         self.stream: EventStream | None = None
         """The stream of a server of the stateless era."""
         self.failures = 0
-        """How often in a row it could not be had."""
+        """How often in a row subscribing failed."""
         self.lock = asyncio.Lock()
         self.meter = Meter("server", RATE)
 
@@ -143,7 +143,7 @@ class ServerEventSubscriptions:
                 return
             wanted, before, stream = subscription.wanted, subscription.id, subscription.stream
             if before and wanted and subscription.channels <= wanted <= subscription.requested:
-                # The server would subscribe us to the same channels again, and send each event twice meanwhile.
+                # A new subscription to the same channels would deliver each event twice for a while.
                 subscription.requested = wanted
                 return
             try:
@@ -167,7 +167,7 @@ class ServerEventSubscriptions:
             subscription.id, subscription.patterns, subscription.stream = "", [], None
             return
         answer = await self._streamed(server, subscription, wanted) or await self._requested(server, wanted)
-        # A server cannot subscribe us to what nobody asked for.
+        # Channels that the hub did not ask for do not count.
         subscription.channels = wanted.intersection(answer.subscribed)
         subscription.patterns = [offered_pattern(channel) for channel in subscription.channels]
         subscription.requested, subscription.id = wanted, answer.subscription_id

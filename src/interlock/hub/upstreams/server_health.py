@@ -1,7 +1,7 @@
-"""The health of one server: what it says of itself, whether it answers, and how its calls end.
+"""The health of one server: its own status, whether it answers checks, and how its calls end.
 
-The worst of the three counts, so a server whose every call fails is never healthy, whatever it says. Health is about a
-server that runs: one that is dead or stopped has a state that says so.
+The worst of the three counts, so a server whose every call fails is never healthy. Health is about a running server:
+a server that is down or stopped has a state for that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ServerHealth:
     def __init__(self, outcomes: CallOutcomes) -> None:
         self._outcomes = outcomes
         self._declared: object = Health.HEALTHY.value
-        """Its own word."""
+        """The status that it reported."""
         self._unanswered = 0
         self.checked_at: datetime | None = None
         """When the hub last asked."""
@@ -35,7 +35,7 @@ class ServerHealth:
         self.checked_at, self.answer_ms = datetime.now(UTC), round(took_ms, 2)
 
     def on_status(self, status: object) -> None:
-        """The server answered a check in full. Its checks ran for this answer, so it replaces the word of a ping."""
+        """Take the full answer of the server. Its checks ran for this answer, so it replaces the status of a ping."""
         self._declared = status
 
     def on_silence(self) -> None:

@@ -48,14 +48,14 @@ def connection_key(
 
 
 def with_roots(key: ConnectionKey, roots: bytes) -> ConnectionKey:
-    """The connection for clients with these roots. A server keeps the roots that it was told, so clients with others
+    """The connection for clients with these roots. A server keeps the roots that it got, so clients with other roots
     need another connection."""
     return msgspec.structs.replace(key, name=rooted_name(key.name, roots), roots=roots)
 
 
 def rooted_name(name: str, roots: bytes) -> str:
-    """The name of a private connection whose server knows these roots. Roots that no reader takes, such as those with a
-    number out of range, are the same where their bytes are."""
+    """The name of a private connection whose server knows these roots. Roots that cannot be decoded, such as those with
+    a number out of range, are compared by their bytes."""
     try:
         canonical = msgspec.json.encode(msgspec.json.decode(roots), order="deterministic")
     except (ValueError, RecursionError):
@@ -64,16 +64,16 @@ def rooted_name(name: str, roots: bytes) -> str:
 
 
 def audience_of(name: str) -> str:
-    """The audience of a private connection: clients that differ in their roots alone are one audience, as a client
-    that lists or subscribes has not said its roots."""
+    """The audience of a private connection. Clients that differ in their roots alone are one audience, since a request
+    to list or subscribe carries no roots."""
     return name.rpartition(_ROOTS)[0] or name
 
 
 def prefers_handshake(dialect: Dialect, session: Session | None) -> bool:
-    """Whether a client can do more with a server that speaks both eras if the handshake era is spoken with the server.
+    """Whether the hub should use the handshake era for a client of a server that speaks both eras.
 
-    It can if it answers requests of servers within its session: many servers know no other way to ask than a request
-    of their own, which the stateless era does not have.
+    It should for a client that answers requests of servers within its session: many servers can ask only by such
+    requests, which the stateless era does not have.
     """
     return session is not None and not dialect.modern and dialect.capabilities.answers_servers
 

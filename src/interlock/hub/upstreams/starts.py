@@ -102,7 +102,7 @@ class Starts:
         self._queues = {urgency: _Queue(limit) for urgency, limit in limits.items()}
 
     def ask(self, failures: int, *, called: bool) -> StartTurn:
-        """Request a start of a server with so many recent failures. Await `granted`, and `end` the turn in any case."""
+        """Request a start of a server with this many recent failures. Await `granted`, and always `end` the turn."""
         turn = StartTurn(self, failures, called=called)
         self.join(turn)
         return turn

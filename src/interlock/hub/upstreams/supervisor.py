@@ -173,7 +173,7 @@ class Supervisor:
                 await self._restart(command)
             else:
                 await self._halt(command)
-            await asyncio.sleep(0)  # the loop takes the step that a start asks for
+            await asyncio.sleep(0)  # so that `_run_until_cancelled` begins the start
             return self.status.state
 
     def _start(self, command: Command) -> None:
@@ -318,7 +318,7 @@ class Supervisor:
             began = self._clock()
             connection = await self._pool.connect_shared(ended)
             self._upstream.last_use = self._clock()
-            # A list that changes after it was read is told on the stream, so the stream is open first.
+            # The stream is opened first, so that no change after the reading is missed.
             await self._pool.watch_shared()
             await self._lists.read(connection)
             self._pool.publish_shared()
@@ -353,7 +353,7 @@ class Supervisor:
         turn.end()
 
     async def _end_idle(self) -> None:
-        """Let an unused server go. A call that comes now waits for the next start."""
+        """End an unused server. A call that comes now waits for the next start."""
         self.status.follow(Command("drain", Reason.IDLE_TIMEOUT))
         self._pool.withdraw_shared()
         self._wanted.clear()  # a start that is wanted from now on follows the drain

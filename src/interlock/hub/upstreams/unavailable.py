@@ -18,7 +18,7 @@ def unavailable(server: str, state: ServerState, problem: Fault | None, stopped:
     if state is ServerState.DRAINING or (stopped and problem is None):
         return Fault("SERVER_DRAINING", f"{server} is shutting down", retry_after_ms=retry_ms)
     if stopped and problem is not None:
-        # Nobody knows when a person starts it, so the time is that of the other states.
+        # The time until a person starts it is not known, so the usual time is used.
         return Fault(problem.name, fault_for_agents(problem).message, hint=problem.hint, retry_after_ms=retry_ms)
     if problem is not None and problem.name == "LOGIN_REQUIRED":
         return Fault("LOGIN_REQUIRED", f"server {server} needs a login", hint=problem.hint)
@@ -38,7 +38,7 @@ def unlisted(server: str, problem: Fault) -> Fault:
 
 
 def fault_for_agents(problem: Fault, asked: str = "the handshake") -> Fault:
-    """A problem with a server as agents may read it: they get words of a server only as answers, which gates see."""
+    """A problem with a server without text of that server: agents get such text only in answers, which gates check."""
     if not problem.quotes_server:
         return problem
     if problem.foreign_code is not None:
@@ -48,7 +48,7 @@ def fault_for_agents(problem: Fault, asked: str = "the handshake") -> Fault:
     elif problem.name == "LOGIN_REQUIRED":
         message = NEEDS_LOGIN
     elif problem.name == "UNSUPPORTED_VERSION":
-        message = "it speaks no version of the protocol that the hub speaks"
+        message = "it supports no version of the protocol that the hub supports"
     else:
         message = f"{asked} failed: an answer cannot be used" if problem.name == "UPSTREAM_ERROR" else f"{asked} failed"
     return Fault(problem.name, message, hint=problem.hint, retry_after_ms=problem.retry_after_ms)
@@ -56,6 +56,6 @@ def fault_for_agents(problem: Fault, asked: str = "the handshake") -> Fault:
 
 def defect(id: str, cause: Exception) -> Fault:
     """Report an exception of the hub while it ran a server, and return the fault for it."""
-    message = f"the hub failed over {id}"
+    message = f"the hub failed while it ran {id}"
     asyncio.get_running_loop().call_exception_handler({"message": message, "exception": cause})
     return Fault("INTERNAL_ERROR", f"{message}: {cause!r}")

@@ -44,7 +44,7 @@ from interlock.wire.errors import Fault
 
 _NOT_ABOUT_ERAS: Final = ("RESOURCE_EXHAUSTED", "LOGIN_REQUIRED")
 WITHOUT_FAULT: Final = ("healthy", "idle", "starting", "stopped")
-"""The values of `Upstream.condition` that say nothing against the server."""
+"""The values of `Upstream.condition` of a server without a problem."""
 CONDITIONS: Final = (*WITHOUT_FAULT, "degraded", "unhealthy", "down")
 """Every value of `Upstream.condition`."""
 
@@ -155,7 +155,7 @@ class Upstream:
 
     @property
     def wanting(self) -> Login | None:
-        """The login that a server needs which is connected all the same, for its lists or for other calls."""
+        """The login that a connected server needs for some of its calls or lists."""
         login = self._dialer.login
         return login if login is not None and login.wanted is not None and self.problem is None else None
 
@@ -240,8 +240,8 @@ class Upstream:
     async def open_connection(self, key: ConnectionKey | None) -> UpstreamConnection:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix.
 
-        A server of the stateless era that does not take the handshake gives the shared connection for such a key. The
-        key is to be worked out again then.
+        For a key with the handshake, a server of the stateless era that refuses it gives the shared connection. The
+        caller then has to compute the key again.
         """
         shared = await self.supervisor.wait_until_connected()
         if key is None:

@@ -93,7 +93,7 @@ def _quoted(text: str) -> str:
 def read_script(path: str) -> str:
     """Read the script that an agent names. The answer never shows what is in it."""
     try:
-        # A link leads to no other kind of file.
+        # A link must not lead to another kind of file.
         named = os.path.isabs(path) and path.endswith(".py") and os.path.realpath(path).endswith(".py")
         if not named or not os.path.isfile(path):
             raise OSError
@@ -110,8 +110,8 @@ def read_script(path: str) -> str:
 def judge(source: str, *, explain: bool) -> None:
     """Judge a script at `strict`. Blocks. Raises CODE_SAFETY_VIOLATION.
 
-    `explain`: its author sent the text, and learns all that must change. Findings in a file of this machine would tell
-    of its content, so about a file the answer has the rules alone.
+    `explain`: the author sent the text, so the answer has all findings. For a file of this machine the answer has the
+    rules only: findings would reveal its content.
     """
     findings = judge_code(source, script_rules())
     if not findings:
