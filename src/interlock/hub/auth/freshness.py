@@ -18,7 +18,7 @@ from interlock.wire.errors import Fault
 CHECK_S: Final = 0.25
 """How often the hub looks whether its knowledge became stale or current."""
 STOOD_STILL_S: Final = 1.0
-"""A hub that did not look for this long was too busy to hear from its database."""
+"""A hub that did not look for this long was too busy to read from its database."""
 
 
 class Freshness:

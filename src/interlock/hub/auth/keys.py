@@ -32,7 +32,7 @@ SHOWN: Final = 12
 MAX_KEYS: Final = 100_000
 MAX_NAME: Final = 200
 MIN_LIFE: Final = timedelta(minutes=1)
-"""Of a key that replaces an expired one."""
+"""The least lifetime of a key that replaces an expired one."""
 
 
 class Key(msgspec.Struct, frozen=True, omit_defaults=True):

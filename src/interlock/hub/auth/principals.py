@@ -21,7 +21,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Its kind and its id, by which the hub keeps apart what belongs to principals."""
+        """Its kind and its id: the owner of its sessions, calls and other state."""
         return f"{self.kind}:{self.id}"
 
     @property

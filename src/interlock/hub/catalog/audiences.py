@@ -56,7 +56,7 @@ def is_private(tool: Tool) -> bool:
 
 
 def refused(tool: Tool, name: str) -> Fault | None:
-    """Why a caller without the tool cannot call it; None where the tool is no business of others."""
+    """Why a caller without the tool cannot call it; None if others must not learn of the tool."""
     assert tool.only_for is not None
     sets = [frozenset(each.removeprefix(DECLARES).split(",")) for each in tool.only_for if each.startswith(DECLARES)]
     if not sets:

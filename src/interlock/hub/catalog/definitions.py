@@ -26,7 +26,7 @@ from interlock.wire.names import may_spell
 MAX_ITEMS: Final = 100_000
 MAX_NAME_CHARS: Final = 1024
 MAX_DEFINITION_BYTES: Final = 1024 * 1024
-"""No model can use a larger definition, and judging one would delay everyone."""
+"""Upper bound for a definition. No model can use a larger one, and judging it would delay other servers."""
 
 
 OnlyFor = Mapping[tuple[ItemKind, str], frozenset[str]]

@@ -1,7 +1,7 @@
 """Remembers the tools that a server offers only to some clients, so that a restart need not ask for them again.
 
-To ask a server of the handshake era may mean to start a process for each set of capabilities. The answer holds while
-the server introduces itself in the same way and has the same tools for everybody.
+Asking a server of the handshake era may start a process for each set of capabilities. The answer holds while the server
+introduces itself in the same way and has the same tools for everybody.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from interlock.store import Collection, Store
 MAX_BYTES: Final = 256 * 1024
 """Longer answers are not remembered."""
 MAX_ANSWERS: Final = 1_000
-"""Answers that the store keeps. One more drops all others, also those of servers that were removed: the others ask
+"""Upper bound for stored answers. One more drops all others, so that those of removed servers go; the rest is asked
 again."""
 
 

@@ -11,7 +11,7 @@ MAX_NAME_CHARS: Final = 1000
 
 
 class UnusableName(Fault):
-    """A name whose item the hub knows and lets nobody use now: in quarantine, or changed since it was approved."""
+    """A name whose item nobody can use now: it is in quarantine, or changed since it was approved."""
 
     def __init__(self, target: Target, message: str, hint: str, data: dict[str, object]) -> None:
         super().__init__("TOOL_DISABLED", message, hint=hint, data=data)

@@ -1,4 +1,4 @@
-"""Exchanges that no transport made: one that stands before another, and one whose answer is a future."""
+"""Exchanges that no transport made: one that wraps another, and one whose answer is a future."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refuse_tool(exchange: Exchange, fault: Fault) -> None:
 
 
 class WrappedExchange(SessionExchange[Session, HC_co]):
-    """Stands before the client's exchange. Everything passes, unless a subclass changes it."""
+    """Wraps the client's exchange. Everything passes, unless a subclass changes it."""
 
     __slots__ = ("real",)
 

@@ -1,4 +1,4 @@
-"""Middleware: a service that stands before the hub's own and sees requests and their answers."""
+"""Middleware: a service that wraps the hub's own and sees requests and their answers."""
 
 from __future__ import annotations
 

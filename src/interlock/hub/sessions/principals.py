@@ -19,7 +19,7 @@ from interlock.protocols.mcp.dialect import Dialect
 MAX_SEEN: Final = 1_000
 """Beyond that number the principal that was seen longest ago is forgotten."""
 MAX_INFO_BYTES: Final = 4096
-"""A client that says more about itself is not known again by it."""
+"""A longer introduction of a client is not kept."""
 
 
 class SeenCaller(Protocol):
@@ -43,7 +43,7 @@ class SeenPrincipal(msgspec.Struct):
     first_seen: datetime
     last_seen: datetime
     client_info: bytes = b""
-    """The client's own words, where they are short."""
+    """The client's introduction, if it is short."""
 
 
 class SeenPrincipals:

@@ -1,4 +1,4 @@
-"""Sessions that survive the end of a hub, also by `kill -9`: what is saved of them, and who may go on with them.
+"""Sessions that survive the end of a hub, also by `kill -9`: the saved part, and who may resume them.
 
 A saved session is found by a digest of its id and is good for the owner that opened it, once, until it would have
 been idle for too long. Sessions that ended before the hub did are not saved.
@@ -27,9 +27,9 @@ IDLE_S: Final = 30 * 60.0
 """How long a client has to come back."""
 MAX_SAVED: Final = 10_000
 MAX_BYTES: Final = 4_096
-"""A session whose client says more than that of itself is not saved."""
+"""A session whose client introduces itself with more bytes is not saved."""
 MAX_SUBSCRIBED_BYTES: Final = 8 * 1024
-"""Of the addresses of resources that a session watches. Those beyond are not saved."""
+"""Upper bound for the addresses of watched resources. Further ones are not saved."""
 
 MAX_SELECTION_BYTES: Final = 16 * 1024
 """A larger selection of feature sets is not saved: its client has to select again."""
@@ -100,7 +100,7 @@ class ResumableSessions:
                 continue
         for saved in list(found.values())[-MAX_SAVED:]:
             if saved.kept_at is None:
-                # Its hub was killed, so nobody wrote when.
+                # Its hub was killed, so the time is that of the last sign of life.
                 saved = msgspec.structs.replace(saved, kept_at=last_alive)
             if self._is_good(saved):
                 self._earlier[saved.id_hash] = saved
@@ -126,7 +126,7 @@ class ResumableSessions:
                 self._file.append(saved)
 
     def forget(self, session: Session) -> None:
-        """A session ended, so nobody goes on with it."""
+        """A session ended, so it cannot be resumed."""
         digest = _digest(session.id)
         if self._open.pop(digest, None) is not None and self._file is not None:
             self._file.append(_Ended(digest))
@@ -162,7 +162,7 @@ class ResumableSessions:
         return saved.selection if saved is not None and self._is_good(saved) else NO_SELECTION
 
     async def touch(self) -> None:
-        """Say that the hub is alive: sessions of a killed hub are idle from the last time it did."""
+        """Note that the hub is alive. The sessions of a killed hub count as idle from the last such note."""
         if self._file is not None and (self._open or self._hosts):
             await self._file.touch()
 

@@ -51,7 +51,7 @@ DEFAULT_SETTINGS: Final = SavedSettings()
 
 
 class SessionKeeper(Protocol):
-    """Keeps of a session what the next run of the hub needs to go on with it."""
+    """Saves the state of a session that the next run of the hub needs to resume it."""
 
     def keep(self, session: Session) -> None: ...
 
@@ -155,9 +155,9 @@ class ConnectionKey(msgspec.Struct, frozen=True):
     owner: str = ""
     """The kind and the id of its principal."""
     handshake: bool = False
-    """Whether a server of the stateless era is to be spoken to in the handshake era."""
+    """Whether the hub uses the handshake era with a server of the stateless era."""
     asks_roots: bool = False
-    """Whether its server may ask for the roots of the client whenever it likes."""
+    """Whether its server may ask for the roots of the client at any time."""
     roots: bytes | None = None
     """The roots of all clients that use it; None where a session has it, or the server does not know any."""
 

@@ -19,11 +19,11 @@ from interlock.config.files import write_atomically
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 OUTDATED: Final = 1_000
-"""So many entries more than twice the sessions make the file be written anew."""
+"""The file is written anew when it has this many entries more than twice the sessions."""
 
 
 class SessionFile:
-    """Appends entries to a file. `current` gives the entries that say everything."""
+    """Appends entries to a file. `current` returns the entries of the whole state."""
 
     def __init__(
         self, path: Path, current: Callable[[], Sequence[msgspec.Struct]], log: Callable[[str, str], None]
