@@ -1,4 +1,4 @@
-"""Builds what people and policies decide: the inbox, its notifiers, server permissions and tool pins."""
+"""Builds the parts for decisions of people and policies: the inbox, its notifiers, server permissions and tool pins."""
 
 from __future__ import annotations
 
@@ -122,9 +122,8 @@ class ApprovalParts:
         return next((status.decision for status in missing if status.decision), "")
 
     def asks_about(self, call: Call, ask: Ask) -> bool:
-        """Whether a call waits for a person although only inferred checks object to it: a person can answer, at the
-        caller's client or at the inbox; or was asked before. Neither a request nor its answer ends when people leave.
-        """
+        """Whether a person is asked about a call that only inferred checks object to: if one can answer at the caller's
+        client or in the inbox, or was asked before. A request and its answer hold even when people leave."""
         principal = call.caller.principal
         if principal.kind == "person":
             return False

@@ -82,7 +82,7 @@ class LiveParts:
         self._list_changed: Callable[[], None] | None = None
 
     async def start(self, inbox: Inbox, list_changed: Callable[[], None]) -> None:
-        """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
+        """Load the state of earlier runs. `list_changed` is called when some agents' lists may have changed."""
         foundation = self._foundation
         store = foundation.store
         elevations = Elevations(inbox, self.features, self.scope_hold_s, self._servers, foundation.journal)

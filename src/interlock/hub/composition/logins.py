@@ -16,7 +16,7 @@ from interlock.wire.encryption import Encryption
 
 
 class LoginParts:
-    """Logins, and the parts of the hub that hear of a complete one. `listen` gives the hub's address, once known."""
+    """Logins, and the parts of the hub that act on a complete one. `listen` returns the hub's address, once known."""
 
     def __init__(self, foundation: Foundation, keys: Keys, upstreams: Upstreams, listen: Callable[[], str]) -> None:
         self.console = ConsoleAddress(keys.derived(b"console"), lambda: foundation.config.hub, listen)
@@ -34,7 +34,7 @@ class LoginParts:
     async def finish(self, callback: str) -> str:
         """Complete a login with the address that a browser was sent back to. Returns the server.
 
-        A browser that goes away ends nothing: its code is good once, so the login is completed without it.
+        The login is completed even if the browser goes away, since its code is valid once.
         """
         return await self._finishing.complete(self._finish(callback))
 
@@ -45,7 +45,7 @@ class LoginParts:
             upstream.on_login()
 
     async def close(self) -> None:
-        """Give up logins that are being completed. Those who wait for them are told."""
+        """Cancel logins that are being completed. Their waiters get an error."""
         await self._finishing.close()
 
     async def _finish(self, callback: str) -> str:

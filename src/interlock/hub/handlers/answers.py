@@ -39,7 +39,7 @@ def capabilities(upstream: Mapping[str, object] | None) -> dict[str, object]:
 
 
 def _passed_on(extensions: object) -> dict[str, object]:
-    """The extensions of the only server in a view, without those that each hop agrees on for itself."""
+    """The extensions of the only server in a view, without those that client and hub agree on themselves."""
     if not isinstance(extensions, Mapping):
         return {}
     return {str(name): value for name, value in extensions.items() if name not in (*OF_EACH_HOP, LIVE_EXTENSION)}
@@ -48,8 +48,8 @@ def _passed_on(extensions: object) -> dict[str, object]:
 def with_apps(offered: Mapping[str, object], servers: Iterable[Mapping[str, object]]) -> dict[str, object]:
     """The capabilities of a view of many servers, with MCP Apps if one of them has it.
 
-    It has no methods of its own. Methods of other extensions would not say which server they mean, so those are offered
-    at the server's own address alone. Texts of servers do not pass: only media types do.
+    MCP Apps has no methods of its own. Methods of other extensions would not name their server, so those are offered at
+    the server's own address only. Of a server's declaration only media types pass, not its texts.
     """
     extensions = [found for each in servers if isinstance(found := each.get("extensions"), Mapping)]
     declared = [found[APPS] for found in extensions if APPS in found]

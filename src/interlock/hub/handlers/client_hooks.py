@@ -1,6 +1,6 @@
 """Handles the turns that run in a client: its hooks say what its user asked and what it answered (MCPL, Context Hooks).
 
-Only servers whose feature sets a person enabled for this client hear of it. The host is a layer above the hub, so the
+Only servers whose feature sets a person enabled for this client are told. The host is a layer above the hub, so the
 handler reaches it through `ClientTurns`.
 """
 

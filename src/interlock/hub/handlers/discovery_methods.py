@@ -1,6 +1,6 @@
 """MGP's discovery of servers: `mgp/discovery/list`, `register` and `deregister`. Operators use the same methods.
 
-The list has every server that the caller may see, also those that were never started. Nobody learns of others.
+The list has every server that the caller may see, also those that were never started, and no others.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def _inferred(record: Record) -> ChannelEvent:
 
 
 def _registration_decided(event: RegistrationDecided) -> ChannelEvent:
-    """Its creator hears it, and readers of the audit log: none of them may see the server, if there is one at all."""
+    """The event for its creator and for readers of the audit log, who need not see the server."""
     data = {"server_id": event.server, "id": event.id, "status": event.status, "created_by": event.created_by}
     data |= {"decided_by": event.decided_by, "reason": event.because}
     encoded, creator = msgspec.json.encode(data), (event.created_by, event.created_kind)

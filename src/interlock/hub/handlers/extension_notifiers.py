@@ -1,7 +1,7 @@
-"""The notifications of extensions that the hub sends by itself: of MGP audit records, states of servers and events.
+"""Notifications of extensions that the hub sends by itself: MGP's audit records, states of servers, and events.
 
-A session of the handshake era gets what it agreed on. A client of the stateless era gets what it asked for on a listen
-stream, with the filter `dev.cloto/mgp`, and nothing unasked. Of MCPL it gets servers' messages (`dev.interlock/live`).
+A session of the handshake era gets the extensions that it agreed on. A client of the stateless era gets what the filter
+`dev.cloto/mgp` of its listen stream names, and with `dev.interlock/live` messages of servers (MCPL).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from interlock.protocols.mgp.methods import agreed_on
 
 
 class ExtensionNotifiers:
-    """All of them."""
+    """The notifiers of all extensions."""
 
     def __init__(
         self, audit: AuditSubscribers, lifecycle: LifecycleNotifier, events: EventSubscriptions, hosts: ClientHosts

@@ -100,7 +100,7 @@ class HostMethods:
         return dict.fromkeys((UPDATE, MANIFEST, ANSWER, *served), self._serve)
 
     def keep_with(self, keeper: ResumableSessions) -> None:
-        """Have what clients selected outlive this run of the hub."""
+        """Save the selections of clients, so that they outlive this run of the hub."""
         self._hosts.keep_with(keeper)
 
     def on_session_opened(self, session: Session) -> None:
@@ -108,7 +108,7 @@ class HostMethods:
         self._hosts.join(session)
 
     def on_session_ended(self, session: Session) -> None:
-        """A client is gone, and what it selected with it."""
+        """Forget a client and its selection."""
         self._hosts.leave(session)
 
     def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:

@@ -74,7 +74,7 @@ class LifecycleHandler:
     def _shut_down_server(self, exchange: Exchange, caller: Caller, params: ShutdownParams, server: str) -> None:
         upstream = self._upstreams.get(server)
         if upstream is None:
-            raise Fault("SERVER_NOT_READY", f"{server} is not there any more")
+            raise Fault("SERVER_NOT_READY", f"{server} was removed")
         _accept(exchange, params, upstream.open_calls, upstream.outcomes.usual_ms)
         drain_s = params.timeout_ms / 1000
         command = Command("drain", Reason(params.reason), caller.principal, SHUTDOWN, drain_s=drain_s)

@@ -1,6 +1,6 @@
 """Sends `notifications/mgp.lifecycle` to clients that agreed on it: sessions, and listen streams that asked for it.
 
-A client hears of the servers that its lists can show, and of no others. The right is checked with every notification.
+A client is notified of the servers that its lists can show. The right is checked with every notification.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Listener(NamedTuple):
 
 
 class LifecycleNotifier:
-    """The clients that hear of servers' states. They cost nothing while there are none."""
+    """Notifies clients of servers' states. It costs nothing while there are no clients."""
 
     def __init__(self, catalog: Catalog, access: Access, bus: Bus) -> None:
         self._catalog = catalog

@@ -70,7 +70,7 @@ class ListHandler:
         return {**dict.fromkeys(_LISTS, self._list), "server/discover": self._discover}
 
     def prepare_introduction(self, dialect: Dialect, caller: Caller) -> asyncio.Future[None] | None:
-        """Begin the work without which `initialize_result` would take long. None if there is none."""
+        """Begin the slow work that `initialize_result` needs. None if there is none."""
         list_scope = list_scope_for(caller.list_scope, dialect.client_info)
         if self._listings.introduction_at_hand(list_scope):
             return None

@@ -12,9 +12,9 @@ from interlock.hub.live.tools import EVENTS_URI, LiveTools
 from interlock.hub.sessions.session import Exchange
 
 ROOMS: Final = "rooms:"
-"""Stands in the place of a server for the resources of rooms, which are the hub's own. No server has a colon."""
+"""The `server` of a room's resources, which are the hub's own. No server id has a colon."""
 OWN: Final = frozenset({ROOMS, EVENTS})
-"""Stand in the place of a server, where a resource is the hub's own."""
+"""The values of `server` for resources of the hub itself."""
 
 
 class OwnResources:

@@ -26,17 +26,17 @@ from interlock.protocols.mcpx.system import GATEWAY
 from interlock.wire.errors import Fault
 
 MESSAGE: Final = "rooms"
-"""Names a room's messages among the sources of a taint."""
+"""The name of room messages among the sources of a taint."""
 
 
 class UnjudgedMessage(msgspec.Struct, frozen=True):
     """A message of another participant, before it was judged."""
 
     label: dict[str, object]
-    """The hub's own words: who wrote the text, and what it is."""
+    """The hub's label: who wrote the text, and its kind."""
     text: str
     payload: object
-    """Everything that it says, decoded."""
+    """The decoded payload."""
 
 
 class TakenMessages(Protocol):
@@ -50,7 +50,7 @@ class RoomResult(msgspec.Struct):
     """The result of a tool for rooms."""
 
     facts: dict[str, object]
-    """The hub's own words."""
+    """The facts that the hub itself states."""
     messages: list[UnjudgedMessage] = []
     """Each stands in a content block of its own."""
     taken: TakenMessages | None = None
