@@ -1,6 +1,6 @@
-"""Changes of participants' capabilities in topics, stored: a capability that was taken away stays away after a restart.
+"""Stored changes of participants' capabilities in topics, so that a removed capability stays removed after a restart.
 
-A change stands on top of the configuration: its additions and removals apply to the profile of the moment.
+The additions and removals of a change apply to the participant's current profile.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from interlock.hub.repeated_commits import commit
 from interlock.hub.room_documents import ROOM_CAPABILITIES, CapabilityChange, change_id
 from interlock.hub.store_faults import whole
-from interlock.store import Conflict, Mirror, Store
+from interlock.store import Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
 MAX_CHANGES: Final = 100_000
-ATTEMPTS: Final = 5
-"""Another change of the same participant may be stored first; then this one is made on top of it."""
 
 
 class RoomCapabilities:
@@ -47,29 +46,27 @@ class RoomCapabilities:
         """Store a change on top of earlier ones, with its audit record. It holds from the next envelope on."""
         if len(self._ready()) >= MAX_CHANGES:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_CHANGES} changes of capabilities exist")
-        assert self._store is not None
-        for _ in range(ATTEMPTS):
-            try:
-                async with self._store.transaction() as transaction:
-                    id_ = change_id(topic, participant)
-                    found = await transaction.get(ROOM_CAPABILITIES, id_)
-                    added, removed = ((), ()) if found is None else (found.value.added, found.value.removed)
-                    change = CapabilityChange(
-                        id_,
-                        topic,
-                        participant,
-                        tuple(dict.fromkeys(text for text in (*added, *add) if text not in remove)),
-                        tuple(dict.fromkeys(text for text in (*removed, *remove) if text not in add)),
-                        by,
-                        datetime.now(UTC),
-                    )
-                    transaction.put(ROOM_CAPABILITIES, change)
-                    transaction.record(record)
-            except Conflict:
-                continue
+        id_ = change_id(topic, participant)
+
+        async def write(transaction: Transaction) -> CapabilityChange:
+            found = await transaction.get(ROOM_CAPABILITIES, id_)
+            added, removed = ((), ()) if found is None else (found.value.added, found.value.removed)
+            change = CapabilityChange(
+                id_,
+                topic,
+                participant,
+                tuple(dict.fromkeys(text for text in (*added, *add) if text not in remove)),
+                tuple(dict.fromkeys(text for text in (*removed, *remove) if text not in add)),
+                by,
+                datetime.now(UTC),
+            )
+            transaction.put(ROOM_CAPABILITIES, change)
+            transaction.record(record)
             return change
-        raise Fault("RESOURCE_EXHAUSTED", "these capabilities are being changed elsewhere", retry_after_ms=500)
+
+        assert self._store is not None
+        return await commit(self._store, write)
 
     def _ready(self) -> Mirror[CapabilityChange]:
-        # A change that cannot be read may have taken capabilities away.
+        # An unreadable change may have removed capabilities.
         return whole(self._mirror, "capabilities")
