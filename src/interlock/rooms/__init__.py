@@ -1,6 +1,6 @@
 """Rooms: topics that agents and people share over WebSocket, in MCPx 0.1.
 
-`Participant` is the library for those who take part; `gateway.py` is the hub's side.
+`Participant` is the client library. `gateway.py` is the hub's side.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Participant", "RoomError"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the library when it is first used: a hub does without it."""
+    """Import the client library at its first use, because a hub does not need it."""
     if name not in __all__:
         raise AttributeError(name)
     from interlock.rooms import errors, participant

@@ -1,7 +1,7 @@
-"""Who may come into a topic now: its places, and the rates of those who come and speak.
+"""Admission to a topic: its limit of participants, and the rates of joining and sending.
 
-A place is reserved while a connection is upgraded. A guest has a new id each time, so all guests together have one rate
-for coming.
+A place is reserved while a connection is upgraded. A guest gets a new id each time, so all guests together share one
+rate for joining.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MAX_METERS: Final = 20_000
 
 
 class Reservation(NamedTuple):
-    """The place of a member that is admitted, and not yet connected."""
+    """The reserved place of a member that is admitted, but not yet connected."""
 
     participant: TopicParticipant
     since: str | None
-    """Its cursor of before."""
+    """The cursor from an earlier connection; None for a new participant."""
 
 
 class Admissions:
@@ -63,15 +63,15 @@ class Admissions:
         return member
 
     def take(self, member: RoomMember) -> Reservation:
-        """The place of a member that is connected now."""
+        """Take the reserved place of a member that has connected."""
         return self._reserved.pop(member)
 
     def give_up(self, member: RoomMember) -> bool:
-        """Free the place of a member whose connection was never opened. False for one that was."""
+        """Free the place of a member that never connected. False if it had connected."""
         return self._reserved.pop(member, None) is not None
 
     def forget_guest(self, member: RoomMember) -> None:
-        """Forget the rate of a guest that left: it never comes back under this id."""
+        """Forget the rate of a guest that left, because its id is never used again."""
         if member.principal is None:
             self._meters.pop(member.id, None)
 

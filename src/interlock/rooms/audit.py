@@ -24,7 +24,7 @@ class RoomAudit:
         self._journal.room(event, by, self._topic, rule=rule, reason=reason, details=details)
 
     def refusal(self, member: RoomMember, reason: RefusalReason, message: str, kind: str | None, count: int) -> None:
-        """Record so many refusals of a participant for one reason."""
+        """Record `count` refusals of a participant for one reason."""
         details: dict[str, object] = {"participant": member.id, "count": count}
         if kind is not None:
             details["kind"] = kind[:256]

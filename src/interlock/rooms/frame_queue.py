@@ -1,8 +1,8 @@
-"""Frames on their way to participants, in one order for all, a bounded number in each turn of the loop.
+"""Queues frames for participants: one order for all, and a bounded number of writes in each turn of the loop.
 
-Frames that follow each other to the same participants are written together, since each write costs a system call.
-Rule: writing a frame ends no connection. A participant that does not read gets no further frame and is dropped in a
-later turn, one in each: the others are told of it, and that writes frames again.
+Consecutive frames for the same participants are written together, since each write costs a system call. Rule: writing a
+frame ends no connection. A participant that does not read gets no further frames. Later turns drop such participants,
+one in each turn, because telling the others about it writes frames again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ AT_ONCE: Final = 256
 JOINED_BYTES: Final = 16 * 1024
 """Small frames are written together up to this size."""
 HELD_S: Final = 0.01
-"""While a frame is held, a slow participant is looked at again after this time."""
+"""While a frame is held, the queue checks slow participants again after this time."""
 MAX_WAITING: Final = 64
-"""Envelopes that may wait for their delivery before nothing more is read from senders."""
+"""Waiting envelopes at which the room stops reading from senders."""
 MAX_FRAMES: Final = 2_048
-"""Frames, the gateway's own too, that may wait before nobody else may come: each that comes is told of by one."""
+"""Waiting frames, including the gateway's own, at which nobody else may join: each newcomer adds a frame."""
 MAX_BYTES: Final = 32 * 1024 * 1024
-"""The same in bytes: a participant that comes back is sent what it missed."""
+"""The same bound in bytes: a participant that comes back is sent the envelopes that it missed."""
 
 
 class Hold:
@@ -38,7 +38,7 @@ class Hold:
         self.is_over = False
 
     def release(self) -> None:
-        """Let the frame go."""
+        """Release the frame."""
         self.is_over = True
         self._release()
 
@@ -77,7 +77,7 @@ class FrameQueue:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether nobody else may come, since the store has not noted earlier envelopes for a long time."""
+        """Whether nobody else may join, because too many frames wait for a slow store."""
         return len(self._queue) >= MAX_FRAMES or self._bytes >= MAX_BYTES
 
     def wait(self, member: RoomMember) -> None:
@@ -85,7 +85,7 @@ class FrameQueue:
         self._blocked[member] = None
 
     def send(self, frame: bytes, members: Sequence[RoomMember]) -> None:
-        """Write a frame to each of these, after all frames before it."""
+        """Queue a frame for these members, and write it as soon as earlier frames are written."""
         if not self._queue and len(members) <= AT_ONCE:
             self._write(frame, 1, members)
         else:
@@ -156,7 +156,7 @@ class FrameQueue:
 
     def _drop_next(self) -> None:
         loop = asyncio.get_running_loop()
-        if self.full:  # the others could not be told of it yet
+        if self.full:  # No frame could tell the others about it yet.
             loop.call_later(HELD_S if self._is_held else 0, self._drop_next)
             return
         member = next(iter(self._slow))

@@ -1,4 +1,4 @@
-"""Checks who fulfils or rejects from the inbox: a person with the rights that the room itself would ask for."""
+"""Checks who may fulfil or reject a proposal from the inbox: a person with the rights that the room requires."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def find_person(hub_app: HubApp, id: str) -> Principal | None:
 
 
 async def end_former_proposals(hub_app: HubApp) -> None:
-    """Proposals end with the hub, so their approval requests do."""
+    """End the approval requests of proposals from the last run, because proposals end with the hub."""
     for decision in hub_app.inbox.all(only_open=False):
         if decision.request.kind == "proposal" and decision.request.node == hub_app.node:
             await hub_app.inbox.end(decision.id, DecisionEvent.CHANGE, "the hub was restarted")

@@ -55,14 +55,14 @@ class Gateway:
         """The activity of each topic when subscribers of its resource were last notified."""
 
     async def start(self) -> None:
-        """Open for participants. The hub has started."""
+        """Open the rooms for participants. Called after the hub has started."""
         await end_former_proposals(self._hub_app)
         await self.topics.start()
         self._hub_app.hub.rooms.open(self)
         self._tick()
 
     def stop(self) -> None:
-        """Follow nothing more. The listener closes the connections."""
+        """Stop background work. The HTTP listener closes the connections."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -111,14 +111,14 @@ class Gateway:
         return self._operations.change_mode(params)
 
     def ticket(self, by: Principal, topic: str, separate: bool) -> RoomTicket:
-        """Admit the hub's user to a topic. Whether it may join is judged when it does."""
+        """A ticket for the hub's user. Joining with it checks whether the user may."""
         return self._operations.ticket(by, topic, separate)
 
     async def answer_proposal(self, by: Principal, decision: Decision, answer: ProposalAnswer) -> msgspec.Raw | None:
         """Fulfil or reject a proposal in a person's name. Returns the payload of the response, if one came in time."""
         inbox = self.topics.inboxes.get(decision.request.server.removeprefix("room:"))
         if decision.request.node != self._hub_app.node or inbox is None:
-            raise Fault("INVALID_PARAMS", f"the room of decision {decision.id} is not at this hub")
+            raise Fault("INVALID_PARAMS", f"the room of approval request {decision.id} is at another hub")
         response = await inbox.answer(by, decision, answer, wait=True)
         return None if response is None else msgspec.Raw(response.payload)
 

@@ -1,6 +1,6 @@
 """Envelopes of the gateway itself: welcome, presence, errors and cursors. No participant can send these kinds.
 
-Each has a fresh id, which the topic notes, so that no participant can use it again.
+Each has a new id, which the topic remembers, so that no participant can reuse it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from interlock.transports.websocket import text_frame
 
 
 class GatewayMessages:
-    """Says to the members of one topic what the gateway has to say."""
+    """Sends the gateway's envelopes to the members of one topic."""
 
     def __init__(self, topic: Topic, frames: FrameQueue, given_texts: GivenTexts) -> None:
         self._topic = topic
@@ -39,7 +39,7 @@ class GatewayMessages:
         *,
         recovered: bool | None = None,
     ) -> None:
-        """Tell a member who it is, who is there, and where it is in the history."""
+        """Tell a member its own id, the other participants, and its position in the history."""
         you = self._topic.participant(member.id)
         assert you is not None
         others = tuple(one.info for one in self._topic.participants if one.id != member.id)
@@ -53,7 +53,7 @@ class GatewayMessages:
     ) -> None:
         """Welcome a member that comes with a cursor, and send the missed envelopes or `history_lost`."""
         missed = None if history is None else history.missed(since, member.subject, participant)
-        # Its cursor stays until it has everything: the connection may end before.
+        # The old cursor stays valid until the member has all envelopes, because the connection may end before.
         self.welcome(member, history, since if missed is not None else None, recovered=missed is not None)
         if missed:
             hold = self._given_texts.note_history(member, servers_in(missed), self._frames)
@@ -66,14 +66,14 @@ class GatewayMessages:
             self.cursor(member, history)
 
     def cursor(self, member: RoomMember, history: TopicHistory) -> None:
-        """Tell a member where it is in the history now."""
+        """Send a member its current cursor."""
         envelope = system.history(self._id(), member.id, history.cursor(member.subject), timestamp())
         self._send(envelope, (member,))
 
     def presence(
         self, event: system.PresenceEvent, participant: TopicParticipant, members: Iterable[RoomMember]
     ) -> None:
-        """Tell members that somebody came or left."""
+        """Tell members that a participant joined or left."""
         self._send(system.presence(self._id(), event, participant.info, timestamp()), members)
 
     def violation(self, member: RoomMember, refusal: EnvelopeRefused, others: Iterable[RoomMember]) -> None:
@@ -81,7 +81,7 @@ class GatewayMessages:
         self._send(system.violation_notice(self._id(), member.id, refusal, timestamp()), others)
 
     def refuse(self, member: RoomMember, refusal: EnvelopeRefused) -> None:
-        """Tell a member why an envelope of it has no effect."""
+        """Tell a member why its envelope has no effect."""
         self._send(self._error(member, refusal), (member,))
 
     def last_words(self, member: RoomMember, refusal: EnvelopeRefused) -> bytes:

@@ -1,7 +1,7 @@
-"""Agents that a room is about to give text of others: from then on their tools that change something ask a person.
+"""Notes agents that a room gives text of others. After that, their tools that change something need approval.
 
-Rule: an envelope is delivered after that is stored (`hub/live/touches.py`), and waits while the store fails. Results of
-servers that are not trusted taint their readers besides, as they taint their caller (`hub/taints.py`). A participant of
+Rule: an envelope is delivered after the note is stored (`hub/live/touches.py`), and waits while the store fails.
+Results of untrusted servers also taint their readers, as they taint their caller (`hub/taints.py`). A participant in
 this process that keeps envelopes for somebody notes it when it hands them on.
 """
 
@@ -34,17 +34,17 @@ class GivenTexts:
         self._closed = False
 
     async def close(self) -> None:
-        """Give up deliveries that wait."""
+        """Drop deliveries that wait for the store."""
         self._closed = True
         await self._tasks.close()
 
     def note(self, listeners: EnvelopeRecipients, sender: Principal | None, frames: FrameQueue) -> Hold | None:
-        """An envelope of a sender is about to be delivered. The hold is released once that is stored."""
+        """Note the readers of an envelope. The returned hold is released once that is stored."""
         now = time.monotonic()
         if now < listeners.noted_until:
             return None
         touches, hold = self._hub_app.live.touches, frames.hold()
-        # Frames keep their order, so none of these listeners gets a later one before this is stored.
+        # Frames keep their order, so no listener gets a later frame before this is stored.
         listeners.noted_until = now + touches.renew_s
         acting = {each for each in _readers(listeners, sender) if _acts(each)}
         touches.add({each.id for each in acting}, hold.release, lambda _: self._store_later(acting, (), hold))
@@ -53,11 +53,11 @@ class GivenTexts:
     def note_result(
         self, members: Sequence[RoomMember], asker: Principal | None, server: str, frames: FrameQueue
     ) -> Hold | None:
-        """A server's answer is about to be delivered to others than `asker`, whose own call is judged elsewhere."""
+        """Note the readers of a server's answer, except for `asker`: the asker's own call is noted elsewhere."""
         return self._note_texts(_readers(members, asker), (server,), frames)
 
     def note_history(self, member: RoomMember, servers: Iterable[str], frames: FrameQueue) -> Hold | None:
-        """A member is about to be given what was said before, partly by these servers."""
+        """Note that a member is about to get earlier envelopes, among them results of these servers."""
         return self._note_texts(_readers((member,), None), tuple(servers), frames)
 
     def _note_texts(self, readers: set[Principal], servers: tuple[str, ...], frames: FrameQueue) -> Hold | None:
@@ -91,11 +91,11 @@ class GivenTexts:
 
 
 def _readers(members: Iterable[RoomMember], sender: Principal | None) -> set[Principal]:
-    """The principals that get an envelope at once. Own words are not from outside; guests are callers without a key."""
+    """The principals that get an envelope now, without its sender. Guests count as the caller without a key."""
     found = {each.principal or LOCAL_AGENT for each in members if not each.keeps_unread}
     return found if sender is None else found - {sender}
 
 
 def _acts(principal: Principal) -> bool:
-    """Whether the live gate judges its calls."""
+    """Whether the live gate judges the calls of a principal."""
     return principal.kind in ("agent", "service")

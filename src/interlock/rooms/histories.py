@@ -28,7 +28,7 @@ class Histories:
         self._writing: asyncio.Task[None] | None = None
 
     async def load(self, rooms: RoomSettings) -> None:
-        """Go on with the histories of the last run, and delete those of topics that keep none any more."""
+        """Load the stored histories, and delete those of topics that no longer keep one."""
         for name, settings in rooms.topics.items():
             history = self.of(name, settings)
             if history is not None:
@@ -39,7 +39,7 @@ class Histories:
         self._ended -= self._by_topic.keys()
 
     def of(self, topic: str, settings: TopicSettings) -> TopicHistory | None:
-        """The history of a topic; None where it keeps none. One that a reload switched on begins anew."""
+        """The history of a topic; None if it keeps none. A history that a reload switches on begins empty."""
         if not settings.history:
             return None
         history = self._by_topic.get(topic)
@@ -49,7 +49,7 @@ class Histories:
         return history
 
     def apply(self, rooms: RoomSettings) -> None:
-        """Forget the histories of topics that were closed, or keep none any more."""
+        """Delete the histories of topics that were closed, or no longer keep one."""
         for topic in list(self._by_topic):
             settings = rooms.topics.get(topic)
             if settings is None or not settings.history:
@@ -57,18 +57,18 @@ class Histories:
                 self._ended.add(topic)
 
     def tick(self) -> None:
-        """Write what is new."""
+        """Write new envelopes in the background."""
         if (self._by_topic or self._ended) and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self.write(), name="write room histories")
 
     async def close(self) -> None:
-        """Write everything, so that the next run goes on from here."""
+        """Write all envelopes, so that the next run continues from here."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
         await self.write(closing=True)
 
     async def write(self, *, closing: bool = False) -> None:
-        """Write what is new, and delete what is no longer kept."""
+        """Write new envelopes, and delete those that are no longer kept."""
         store = self._hub_app.store
         try:
             await self._delete_ended()

@@ -1,8 +1,8 @@
 """The last envelopes of one topic, for participants that come back. Bounded, sealed in the store, and off by default.
 
-Every envelope has an offset within an epoch. Each participant gets its own signed cursor. With it, a participant that
-comes back gets the later envelopes in order, or learns that some are lost. A cursor never reaches back before its
-owner joined.
+Every envelope has an offset within an epoch. Each participant gets its own signed cursor. With it, a returning
+participant gets the later envelopes in order, or learns that some are lost. A cursor never reaches back before its
+participant joined.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from interlock.rooms.member import RoomMember
 from interlock.store import Store
 
 MAX_BYTES: Final = 2 * 1024 * 1024
-"""Of all envelopes of a topic: less than a participant may leave unread."""
+"""Bytes of all envelopes of a topic. It is less than a participant may leave unread."""
 MAX_AT_ONCE: Final = 512
-"""Envelopes that one write to the store holds."""
+"""Envelopes in one write to the store."""
 CURSORS_PER_TICK: Final = 100
-"""Members that one tick sends a new cursor."""
+"""Members that get a new cursor in one tick."""
 _MAC_CHARS: Final = 32
 
 
@@ -65,7 +65,7 @@ class TopicHistory:
         """Of the last envelope."""
 
     def bound(self, most: int) -> None:
-        """Keep so many from now on."""
+        """Keep at most so many envelopes from now on."""
         self._most = most
         self._trim()
 
@@ -79,11 +79,11 @@ class TopicHistory:
         self._trim()
 
     def cursor(self, subject: str) -> str:
-        """Where a participant is now. Only the same participant can come back with it."""
+        """The current cursor of a participant. No other participant can use it."""
         return self._cursor(subject, self.offset)
 
     def missed(self, cursor: str, subject: str, participant: TopicParticipant) -> list[HistoryEntry] | None:
-        """The envelopes since a participant's cursor, in order; None where they are not known."""
+        """The envelopes since a participant's cursor, in order; None if some of them are lost."""
         epoch, _, rest = cursor.partition(".")
         number = rest.partition(".")[0]
         if not (number.isascii() and number.isdigit() and len(number) < 19):
@@ -102,7 +102,7 @@ class TopicHistory:
     # The store.
 
     async def load(self, store: Store) -> None:
-        """Go on where the hub stopped. After a crash a new epoch begins, since the last envelopes may be missing."""
+        """Load the stored envelopes. After a crash a new epoch begins, since the last envelopes may be missing."""
         found = sorted(await store.find(HISTORY_SEGMENTS, place=self._place), key=lambda one: one.value.first)
         head = await store.get(HISTORY_HEADS, self._place)
         entries: list[HistoryEntry] = []
@@ -122,7 +122,7 @@ class TopicHistory:
         await self._write_head(store, None)
 
     async def write(self, store: Store) -> None:
-        """Store what is new, and delete what is no longer kept. A batch that could not be stored is kept for later."""
+        """Store new envelopes, and delete those that are no longer kept. A batch that fails is kept for later."""
         if not self._has_head:
             await self._write_head(store, None)
         while self._unwritten:
@@ -143,7 +143,7 @@ class TopicHistory:
                 self._segments.popleft()
 
     async def close(self, store: Store) -> None:
-        """Store everything: the next run goes on from here."""
+        """Store all envelopes, so that the next run continues from here."""
         await self.write(store)
         await self._write_head(store, self.offset)
 
@@ -171,7 +171,7 @@ class TopicHistory:
     def _trim(self) -> None:
         while len(self._entries) > self._most or self._bytes > MAX_BYTES:
             self._bytes -= _size(self._entries.popleft())
-        # The store may hang for a while: envelopes that are no longer kept are not written either.
+        # The store may have been slow. Do not write envelopes that are no longer kept.
         while self._unwritten and self._unwritten[0].offset < self._first:
             self._unwritten.popleft()
 
@@ -184,7 +184,7 @@ class Positions:
         self._offset = 0
 
     def due(self, offset: int, members: Iterable[RoomMember]) -> list[RoomMember]:
-        """The members that get a cursor now. After a change every member gets one, a bounded number in each call."""
+        """The members that get a cursor now. After a change, each member gets one, a bounded number in each call."""
         if not self._waiting and self._offset != offset:
             self._offset = offset
             self._waiting.extend(members)
@@ -202,7 +202,7 @@ async def delete_history(store: Store, place: str) -> None:
 
 
 def servers_in(entries: Iterable[HistoryEntry]) -> set[str]:
-    """The tool servers of the hub whose results are among some envelopes."""
+    """The hub's tool servers whose results are among these envelopes."""
     return {each.sender.removeprefix(SERVER) for each in entries if each.sender.startswith(SERVER)}
 
 

@@ -1,7 +1,7 @@
-"""A tool server of the hub in a topic, as `server:ID`: answers requests that name it, through the hub's own pipeline.
+"""A tool server of the hub in a topic, as `server:ID`. It answers requests that name it, through the hub's pipeline.
 
-Rule: a request runs as its sender. The topic's capability admitted it; the sender's key, grants, limits and approvals
-are then judged like those of any call at `/servers/ID/mcp`, and recorded there.
+Rule: a request runs as its sender. First the topic checks the sender's capability. Then the pipeline judges and records
+the request like any call at `/servers/ID/mcp`, with the sender's key, grants, limits and approvals.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class HubToolServer:
         self.capabilities = _RESPONSES
 
     def wants(self, envelope: Envelope) -> bool:
-        """Requests that name it. A broadcast is for nobody: two servers could both act on it."""
+        """Whether a request names this server. Broadcasts do not count, because two servers could act on one."""
         return envelope.kind.type == kinds.REQUEST and self.id in envelope.to
 
     def receive(self, sender: RoomMember, envelope: Envelope, proposal: Proposal | None) -> None:
-        """Answer a request, now or later. One whose kind is not what its payload says is never served."""
+        """Answer a request, now or later. A request whose kind does not match its payload is refused."""
         try:
             operation = check_payload(envelope)
         except EnvelopeRefused as refusal:
@@ -94,10 +94,10 @@ class HubToolServer:
             self.respond(room_request, "error", _rendered(fault))
 
     def on_expired(self, proposal: Proposal) -> None:
-        """A server follows no proposals."""
+        """Do nothing: a server follows no proposals."""
 
     def leave(self) -> None:
-        """Answer that all open requests are given up."""
+        """Answer all open requests with an error, because the server leaves."""
         for exchange in list(self._open.values()):
             exchange.abort(f"{self.id} leaves the topic")
 
@@ -114,11 +114,11 @@ class HubToolServer:
         id_, now = str(uuid.uuid4()), timestamp()
         envelope = encode(id_, self.id, kind, payload, to=room_request.to, correlation_id=about, ts=now)
         if not self._room.answer(self.id, envelope, room_request.asker) and member == "result":
-            # Such as one with numbers that no reader holds. Every request is answered.
+            # The envelope may be impossible, for example because of a number that is too large. Answer in any case.
             self.respond(room_request, "error", _rendered(Fault("UPSTREAM_ERROR", "the topic cannot carry the answer")))
 
     def forget(self, room_request: RoomRequest) -> None:
-        """The sender gave the request up, so nothing answers it."""
+        """Forget a request that its sender cancelled. It gets no answer."""
         self._open.pop(room_request.envelope.id, None)
 
     def _serve(self, sender: RoomMember, room_request: RoomRequest) -> None:
@@ -132,7 +132,7 @@ class HubToolServer:
         elif method not in SERVED_METHODS:
             raise Fault("METHOD_NOT_FOUND", f"{self.id} does not answer {method[:100]}")
         elif method == "tools/call" and exchange.preview.name in SEARCH_TOOLS:
-            # `call_tool` names another tool in its arguments, which no capability of the topic has judged.
+            # `call_tool` names another tool in its arguments, which the topic's capabilities have not checked.
             raise Fault("TOOL_NOT_FOUND", f"{self.id} has no tool {exchange.preview.name!r}")
         elif len(self._open) >= MAX_OPEN:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests to {self.id} wait", retry_after_ms=1000)
@@ -162,13 +162,13 @@ class HubToolServer:
             raise Fault("ACCESS_DENIED", message, hint="an operator can grant it: `interlock grants`") from None
 
     def _introduction(self, exchange: RoomExchange, caller: Caller) -> bytes:
-        """Answer `initialize`. A room has no sessions, so every request is served with or without it."""
+        """Answer `initialize`. A room has no sessions, so it changes nothing."""
         requested = msgspec.json.decode(exchange.request.params, type=dict[str, object]).get("protocolVersion")
         revision = agree(requested if isinstance(requested, str) else "")
         return self._hub_app.hub.introduce(msgspec.structs.replace(exchange.dialect, revision=revision), caller)
 
     def _notified(self, sender: RoomMember, operation: PayloadMethod) -> None:
-        """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
+        """Handle `notifications/cancelled` of the same sender. Other notifications have no effect."""
         if operation.method != CANCELLED:
             return
         for exchange in list(self._open.values()):
@@ -177,7 +177,7 @@ class HubToolServer:
 
 
 class RoomExchange(SessionExchange[Session, Caller]):
-    """A request in a topic that a server answers: without a session, and with a response envelope for an answer."""
+    """The exchange of a request in a topic. It has no session, and its answer is a response envelope."""
 
     __slots__ = ("_open", "_participant", "room_request")
 
@@ -202,13 +202,13 @@ class RoomExchange(SessionExchange[Session, Caller]):
         self._answer("error", msgspec.json.encode(error))
 
     def notify(self, method: str, params: bytes) -> None:
-        """Nobody in a topic asked for progress."""
+        """Drop notifications: a request in a topic cannot ask for progress."""
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         raise unanswered(method, "in a room")
 
     def cancel(self, reason: str) -> None:
-        """Give up the answer."""
+        """Cancel the request. It gets no answer."""
         if self._open:
             self._open = False
             self._participant.forget(self.room_request)
@@ -217,7 +217,7 @@ class RoomExchange(SessionExchange[Session, Caller]):
                 on_cancel(reason)
 
     def abort(self, reason: str) -> None:
-        """Answer that the server is no longer here, and stop the work."""
+        """Answer that the server has left, and stop the work."""
         on_cancel = self.on_cancel
         self.fail(Fault("CANCELLED", reason))
         if on_cancel is not None:

@@ -1,7 +1,7 @@
-"""Participants of the hub's own, in the hub's process and without a credential: tool servers, and the inbox.
+"""The hub's own participants, in its process and without a credential: tool servers, and the inbox.
 
-Their ids are reserved (`server:` or `system:`), so that no credential can be mapped to one. Only the operator's
-configuration puts them into a topic. Rule: an envelope that was passed on is delivered to them, also when they leave.
+Their ids are reserved (`server:` or `system:`), so that no credential can have one. Only the operator's configuration
+adds them to a topic. Rule: they get every envelope that the room passed on before they left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interlock.rooms.member import RoomMember
 
 
 class InternalParticipant(Protocol):
-    """One participant of the hub's own."""
+    """One of the hub's own participants."""
 
     @property
     def id(self) -> str:
@@ -29,20 +29,20 @@ class InternalParticipant(Protocol):
         """Its capabilities."""
 
     def wants(self, envelope: Envelope) -> bool:
-        """Whether it reads this envelope."""
+        """Whether the participant reads this envelope."""
 
     def receive(self, sender: RoomMember, envelope: Envelope, proposal: Proposal | None) -> None:
-        """An envelope that was passed on, with the proposal that it opened or ended. Called after the delivery."""
+        """Handle an envelope, with the proposal that it opened or ended. Called after its delivery to the others."""
 
     def on_expired(self, proposal: Proposal) -> None:
         """The time of a proposal has passed."""
 
     def leave(self) -> None:
-        """It leaves the topic: give up all open work."""
+        """Leave the topic, and cancel all open work."""
 
 
 class _Delivery(msgspec.Struct, frozen=True, eq=False):
-    """An envelope on its way to one of them."""
+    """An envelope on its way to one of these participants."""
 
     to: InternalParticipant
     sender: RoomMember
@@ -67,9 +67,9 @@ class InternalParticipants:
         self._all[internal.id] = internal
 
     def pass_on(self, sender: RoomMember, envelope: Envelope, proposal: Proposal | None) -> None:
-        """Deliver an envelope to those who want it, in the next turn of the loop."""
+        """Deliver an envelope in the next turn of the loop, to the participants that want it."""
         for internal in self._all.values():
-            # Later, since not everyone may have the envelope yet, and an answer comes after it.
+            # Not now: other members may not have the envelope yet, and an answer must come after it.
             if internal.wants(envelope):
                 delivery = _Delivery(internal, sender, envelope, proposal)
                 self._deliveries[delivery] = None
@@ -81,14 +81,14 @@ class InternalParticipants:
             internal.on_expired(proposal)
 
     def remove(self, id: str) -> None:
-        """Let a participant leave. It answers its open work first, and the requests that were on their way to it."""
+        """Remove a participant. It first answers its open requests, and those on their way to it."""
         internal = self._all.pop(id)
         for delivery in [one for one in self._deliveries if one.to is internal]:
             self._deliver(delivery)
         internal.leave()
 
     def close(self) -> None:
-        """The topic has ended: all give up their work."""
+        """Close all participants, because the topic has ended."""
         self._deliveries.clear()
         for internal in self._all.values():
             internal.leave()

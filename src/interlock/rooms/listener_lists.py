@@ -1,6 +1,6 @@
-"""The connections that an envelope goes to, found once for each sender.
+"""Finds the connections that an envelope goes to, once for each sender.
 
-The list of a sender is the same object while its recipients are the same. `FrameQueue` joins frames by that.
+A sender keeps the same list object while its recipients are the same. `FrameQueue` joins frames with the same list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class EnvelopeRecipients(list[RoomMember]):
     """The connections that the envelopes of one sender go to."""
 
     noted_until = 0.0
-    """Until this time it is known of all of them that they get messages (`given_texts.py`)."""
+    """Until this time, `given_texts.py` need not note again that these recipients get text."""
 
 
 class ListenerLists:
@@ -40,5 +40,5 @@ class ListenerLists:
         return found
 
     def clear(self) -> None:
-        """Somebody came or left."""
+        """Forget all lists, because a participant joined or left."""
         self._lists.clear()

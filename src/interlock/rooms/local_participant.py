@@ -1,7 +1,7 @@
-"""A participant in the hub's own process with a principal's credential: its connection is a queue.
+"""A participant in the hub's own process with a principal's credential. Its connection is a queue.
 
-It is a member like any other: the same admission, capabilities, rates and revocation. A person who fulfils a proposal
-from the inbox and a client that joined through MCP tools take part in this way.
+Admission, capabilities, rates and revocation are those of any member. A person who fulfils a proposal from the inbox
+takes part in this way, and so does a client that joined through MCP tools.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from interlock.transports.websocket_frames import texts_of
 
 MAX_UNREAD: Final = 256
 MAX_UNREAD_BYTES: Final = 1024 * 1024
-"""Envelopes that wait to be read. Beyond either bound the oldest are lost, and counted."""
+"""Bounds for envelopes that wait to be read. Beyond either bound, the oldest are dropped and counted."""
 
 
 class LocalParticipant:
     """One member of a topic without a socket (`member.MemberConnection`)."""
 
     keeps_unread: ClassVar[bool] = True
-    """Its user notes that an agent is given the envelopes that waited here."""
+    """The reader of the waiting envelopes notes that an agent is given them (`given_texts.py`)."""
 
     def __init__(self, member: RoomMember) -> None:
         self.member = member
@@ -52,7 +52,7 @@ class LocalParticipant:
     # The room calls these.
 
     def send(self, frames: bytes) -> bool:
-        """Take frames. It never slows the room."""
+        """Take frames. This never slows the room."""
         for data in texts_of(frames):
             self.on_text(data)
         return True
@@ -71,7 +71,7 @@ class LocalParticipant:
             self.lost += 1
 
     def close(self, code: int, reason: str, last: bytes = b"") -> None:
-        """The room ends it."""
+        """Close the connection. The room calls this."""
         if last:
             self.send(last)
         self.ended = self.ended or reason or "closed"
@@ -79,7 +79,7 @@ class LocalParticipant:
         self.member.on_lost()
 
     def resume(self) -> None:
-        """Nothing waits to be sent."""
+        """Do nothing: a local participant has no unsent envelopes."""
 
     # Its user calls these.
 
@@ -94,7 +94,7 @@ class LocalParticipant:
         return id_
 
     def on_said(self, data: bytes) -> None:
-        """The room took an envelope of this participant, which it does not receive itself."""
+        """Note an envelope of this participant that the room accepted. The room does not send it back."""
 
     def chat(self, text: str, to: Sequence[str] = (), reply_to: str | None = None) -> str:
         """Say something. Returns the envelope's id. Raises EnvelopeRefused."""
@@ -115,7 +115,7 @@ class LocalParticipant:
         return None
 
     def put_back(self, envelopes: Sequence[Envelope]) -> None:
-        """Let envelopes that were read wait again, before the others."""
+        """Put read envelopes back to the front of the queue."""
         self._unread.extendleft(envelope.raw for envelope in reversed(envelopes))
         self._unread_bytes += sum(len(envelope.raw) for envelope in envelopes)
         self._trim()
@@ -127,7 +127,7 @@ class LocalParticipant:
         return len(self._unread)
 
     def drain(self) -> None:
-        """Drop what waits to be read."""
+        """Drop all waiting envelopes."""
         self._unread.clear()
         self._unread_bytes = 0
 
@@ -142,7 +142,7 @@ class LocalParticipant:
             await self._arrived.wait()
 
     async def response(self, request: str, recipients: Sequence[str], within_s: float) -> Envelope | None:
-        """Wait for the response of one who was asked; None where none comes in time. Other envelopes are dropped."""
+        """Wait for a response of one of the recipients; None if none comes in time. Other envelopes are dropped."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while not self.ended:

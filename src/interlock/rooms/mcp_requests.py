@@ -1,4 +1,4 @@
-"""MCP requests in envelopes: the methods that servers in a topic answer, and the parts that each answer needs."""
+"""MCP requests in envelopes: the methods that servers in a topic answer, and helpers for their answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVED_METHODS: Final = frozenset(
         "tools/list",
     }
 )
-"""Beside `initialize` and `ping`. A room has no sessions, so methods that need one are not served."""
+"""The served methods, besides `initialize` and `ping`. A room has no sessions, so methods that need one are missing."""
 CANCELLED: Final = "notifications/cancelled"
 
 
@@ -33,6 +33,6 @@ def params_of(request: Envelope) -> bytes:
 
 
 def response_kind(request: Envelope) -> str:
-    """The kind of the response to a request. It is one character longer, so its context may have no room."""
+    """The kind of the response to a request. It is one character longer, so a long context may be left out."""
     kind = f"{kinds.RESPONSE}:{request.kind.operation}"
     return kind if len(kind) <= kinds.MAX_KIND_CHARS else f"{kinds.RESPONSE}:{request.kind.method}"

@@ -17,22 +17,22 @@ from interlock.transports.websocket_frames import MessageOutcome
 RECORD_EVERY_S: Final = 10.0
 """Refusals of one participant for one reason are recorded once in this time, with their count."""
 MAX_PAUSE_S: Final = 0.25
-"""After a refused flood nothing is read from the sender for this time, at most."""
+"""The longest time for which the room reads nothing from a sender that exceeded its rate."""
 EXTRA_CONNECTION: Final = "~"
-"""Divides the id of a participant that joined beside other connections of its principal."""
+"""Separates a principal's id from the suffix of an additional connection."""
 
 
 class MemberConnection(Protocol):
-    """How a participant is reached: a WebSocket, or a queue in this process."""
+    """The connection of a participant: a WebSocket, or a queue in this process."""
 
     def send(self, frames: bytes) -> bool:
-        """Send one or more frames. False for a participant that left too much unread: the caller ends it."""
+        """Send one or more frames. False if the participant left too much unread; then the caller drops it."""
 
     def close(self, code: int, reason: str, last: bytes = b"") -> None:
         """End the connection, after one more frame."""
 
     def resume(self) -> None:
-        """The room takes envelopes again."""
+        """Read again, because the room accepts envelopes again."""
 
 
 class MemberRoom(Protocol):
@@ -48,20 +48,20 @@ class MemberRoom(Protocol):
         """Judge an envelope of a participant in this process, and pass it on. Raises EnvelopeRefused."""
 
     def report(self, member: RoomMember, refusal: EnvelopeRefused) -> None:
-        """Tell a member why a frame of it has no effect."""
+        """Tell a member why its frame has no effect."""
 
     def drop_slow(self, member: RoomMember) -> None:
         """End a member that left too much unread."""
 
     def lose(self, member: RoomMember) -> None:
-        """The connection has gone."""
+        """Remove a member whose connection is lost."""
 
     def expel(self, member: RoomMember, message: str, fix: str) -> None:
-        """End a member that may no longer be here."""
+        """Expel a member that may no longer take part."""
 
 
 def subject_of(id: str, principal: Principal | None) -> str:
-    """The id under which capabilities are changed: the principal's, whichever of its connections this is."""
+    """The id under which capabilities are changed: that of the principal, for all of its connections."""
     return id if principal is None else principal.id
 
 
@@ -98,18 +98,18 @@ class RoomMember:
         return subject_of(self.id, self.principal)
 
     def attach(self, connection: MemberConnection, *, keeps_unread: bool = False) -> None:
-        """This is the participant's connection."""
+        """Set the participant's connection."""
         self.connection = connection
         self.keeps_unread = keeps_unread
 
     # The connection calls these.
 
     def on_open(self) -> None:
-        """The upgrade is answered."""
+        """Enter the room, because the upgrade is complete."""
         self._room.enter(self)
 
     def on_frame(self) -> bool:
-        """A frame that brings no envelope. Each counts; after one beyond the rate nothing is read for a moment."""
+        """Count a frame without an envelope. Beyond the rate, reading pauses."""
         if self._timer is not None:
             return False
         now = time.monotonic()
@@ -119,34 +119,34 @@ class RoomMember:
         return True
 
     def on_message(self, data: bytes, binary: bool) -> MessageOutcome:
-        """An envelope."""
+        """Pass an envelope to the room."""
         if self.gone:
             return MessageOutcome.REFUSED
         return self._room.receive(self, data, binary) if self._timer is None else MessageOutcome.LATER
 
     def on_unread(self) -> None:
-        """It left too much unread."""
+        """Drop this participant, because it left too much unread."""
         self._room.drop_slow(self)
 
     def submit(self, data: bytes) -> None:
-        """An envelope of a participant in this process. Raises EnvelopeRefused."""
+        """Submit an envelope of a participant in this process. Raises EnvelopeRefused."""
         self._room.submit(self, data)
 
     def on_lost(self) -> None:
-        """The connection has gone. Called once or twice."""
+        """Leave the room, because the connection is lost. Called once or twice."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._room.lose(self)
 
     def expel(self, message: str, fix: str) -> None:
-        """End the connection of a participant that may no longer be here."""
+        """End the connection of a participant that may no longer take part."""
         self._room.expel(self, message, fix)
 
     # The room calls these.
 
     def pause(self, seconds: float) -> None:
-        """Take no further envelope for this time: a sender that is too fast is slowed by its own connection."""
+        """Read nothing for this time, so that its own connection slows a sender that is too fast."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._resume)
 
@@ -155,7 +155,7 @@ class RoomMember:
         if not self._count(now):
             refusal = rate_limited(self.meter, now)
             if not binary:
-                # The pause bounds how often this is decoded. The sender learns which envelope was lost.
+                # Decode it, so that the sender learns which envelope was refused. The pause bounds the work.
                 with contextlib.suppress(EnvelopeRefused):
                     envelope = decode(data)
                     refusal = refusal.about(envelope.id, envelope.kind.text)
@@ -165,7 +165,7 @@ class RoomMember:
         return decode(data)
 
     def count_refusal(self, reason: RefusalReason, now: float) -> int:
-        """How many refusals the audit record of this one stands for; 0 where it is not recorded yet."""
+        """Count a refusal. Returns how many refusals to record now; 0 if it is too early for a record."""
         known = self._unrecorded
         if known is None:
             known = self._unrecorded = {}
@@ -177,12 +177,12 @@ class RoomMember:
         return count + 1
 
     def unrecorded(self) -> dict[RefusalReason, int]:
-        """Refusals that no record stands for yet. The caller records them."""
+        """The counted refusals that are not recorded yet. The caller records them."""
         known, self._unrecorded = self._unrecorded or {}, None
         return {reason: count for reason, (_, count) in known.items() if count}
 
     def _count(self, now: float) -> bool:
-        """Count a frame. False for one beyond the rate: nothing more is read for a moment."""
+        """Count a frame. False if it exceeds the rate; then reading pauses."""
         late = self.meter.wait_s(now)
         if late > 0:
             self.pause(min(late, MAX_PAUSE_S))

@@ -1,4 +1,4 @@
-"""Work that is done in the order it was given, one piece after the other, in the background."""
+"""Runs work in the background, one piece after the other, in the order in which it was added."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OrderedWork:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, work: Coroutine[None, None, None]) -> None:
-        """Do this in its turn. Beyond the bound it is dropped, and that is logged."""
+        """Add work to the queue. Beyond the bound it is dropped and logged."""
         try:
             self._queue.put_nowait(work)
         except asyncio.QueueFull:
@@ -39,7 +39,7 @@ class OrderedWork:
         return None if self._task is None or self._task.done() else self._task
 
     async def close(self) -> None:
-        """Give up the work that is not done."""
+        """Cancel the remaining work."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

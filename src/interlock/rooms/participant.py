@@ -29,7 +29,7 @@ from interlock.rooms.participant_state import ParticipantState
 from interlock.rooms.timestamps import timestamp
 
 MAX_UNREAD: Final = 1_024
-"""Envelopes that wait for the application. Beyond that the oldest is lost, and counted."""
+"""Envelopes that wait for the application. Beyond that, the oldest is dropped and counted."""
 
 
 class Participant(ParticipantState):
@@ -46,7 +46,7 @@ class Participant(ParticipantState):
         since: str | None = None,
         server: Target | None = None,
     ) -> None:
-        """`server` answers the requests that name this participant: a `Server`, a command, or the URL of one."""
+        """`server` answers the requests that name this participant: a `Server`, a command, or a server's URL."""
         super().__init__(since)
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._connection = ParticipantConnection(room_url(url, topic), headers, mode, self, reconnect=reconnect)
@@ -89,9 +89,10 @@ class Participant(ParticipantState):
             await self._arrived.wait()
 
     async def set_mode(self, mode: DeliveryMode) -> None:
-        """Receive everything, or broadcasts and what is addressed here. It connects again, in the place of before.
+        """Choose which envelopes to receive: all, or broadcasts and those addressed to this participant.
 
-        Raises RoomError where the gateway refuses that. The former mode and connection stay then.
+        It connects again and replaces the old connection. Raises RoomError if the gateway refuses that; then the old
+        mode and connection stay.
         """
         if self._ended is not None:
             raise self._ended
@@ -99,7 +100,7 @@ class Participant(ParticipantState):
 
     @property
     def ended(self) -> RoomError | None:
-        """Why nothing more arrives; None while it may."""
+        """Why the connection ended for good; None while it may be open."""
         return self._ended
 
     # Sending.
@@ -152,11 +153,11 @@ class Participant(ParticipantState):
         )
 
     async def withdraw(self, proposal: str, reason: str = "") -> str:
-        """Take a proposal of one's own back."""
+        """Withdraw one of this participant's own proposals."""
         return await self.send(kinds.WITHDRAW, {"reason": reason} if reason else {}, (), proposal)
 
     async def reject(self, proposal: str, reason: str = "") -> str:
-        """Say no to a proposal that one could fulfil."""
+        """Reject a proposal that this participant could fulfil."""
         return await self.send(kinds.REJECT, {"reason": reason} if reason else {}, (), proposal)
 
     async def send(
@@ -167,11 +168,11 @@ class Participant(ParticipantState):
         correlation_id: str | None = None,
         id: str | None = None,
     ) -> str:
-        """Send an envelope. Raises RoomError for one that no gateway takes, and where no connection is open."""
+        """Send an envelope. Raises RoomError for an invalid one, and if no connection is open."""
         id_ = id or str(uuid.uuid4())
         data = encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id, ts=timestamp())
         try:
-            self._remember(decode(data))  # other gateways also send it back
+            self._remember(decode(data))  # Some gateways send it back.
         except EnvelopeRefused as refusal:
             raise RoomError(refusal.reason.value, refusal.message, refusal.fix) from None
         await self._connection.send(data)
@@ -192,7 +193,7 @@ class Participant(ParticipantState):
     # The connection calls these.
 
     async def on_message(self, data: bytes) -> Envelope | None:
-        """Take a message: for a request that waits, for the server, and for the application to read."""
+        """Handle a message: settle an open request, let the server answer, and queue it for the application."""
         envelope = self._read(data)
         if envelope is None:
             return None
@@ -207,11 +208,11 @@ class Participant(ParticipantState):
         return envelope
 
     def on_lost(self) -> None:
-        """End the requests that the lost connection would have answered."""
+        """Fail the open requests, because the connection that would answer them is lost."""
         self._open_requests.fail(RoomError("not_connected", "the connection was lost before the answer"))
 
     def on_end(self, why: RoomError) -> None:
-        """Let readers end once they have read everything."""
+        """Let readers end after the last queued envelope."""
         if self._ended is None:
             self._ended = why
         self._arrived.set()

@@ -1,4 +1,4 @@
-"""Answers of a participant (MCPx, MCP Integration): an MCP server of its own answers the requests that name it.
+"""Answers requests to a participant with an MCP server of its own (MCPx, MCP Integration).
 
 Rule: every request that names the participant gets one response. Broadcasts get none: two servers could act on one.
 The hub's own tool servers in a topic are in `hub_tool_server.py`.
@@ -26,9 +26,9 @@ from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 MAX_OPEN: Final = 256
-"""Requests that the server has not answered yet. Further ones are refused, one after the other."""
+"""Open requests. Further ones are refused, one after the other."""
 MAX_ANSWER_S: Final = 600.0
-"""How long the server may take for one."""
+"""How long the server may take for one request."""
 
 
 class Responder(Protocol):
@@ -57,7 +57,7 @@ class ParticipantAnswers:
         await self._client.__aenter__()
 
     async def close(self) -> None:
-        """Give up what is open, and leave the server."""
+        """Cancel open requests, and disconnect from the server."""
         await self._refusals.close()
         for task in self._open:
             task.cancel()
@@ -66,9 +66,9 @@ class ParticipantAnswers:
         await self._client.__aexit__(None, None, None)
 
     async def take(self, me: Responder, envelope: Envelope) -> None:
-        """Answer a request in a task of its own. The envelope was checked already.
+        """Answer a request in a task of its own. The envelope was checked before.
 
-        Beyond the bound nothing more is read until the refusal is sent: a flood waits at its own connection.
+        Beyond the bound, nothing more is read until the refusal is sent, so that a flood waits at its own connection.
         """
         if envelope.kind.type != kinds.REQUEST or me.id not in envelope.to:
             return
@@ -76,7 +76,7 @@ class ParticipantAnswers:
         if operation.id is None:
             self._notified(envelope.sender, operation)
         elif not me.may_send(response_kind(envelope)):
-            return  # One that may not answer does nothing, either: nobody would learn what it did.
+            return  # Without the right to answer, do not act either: nobody would learn of the outcome.
         elif len(self._open) >= MAX_OPEN:
             full = Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests wait", retry_after_ms=1000)
             await self._refusals.complete(_refuse(me, envelope, full))
@@ -107,13 +107,13 @@ class ParticipantAnswers:
         return await self._client.connection.request(method, params, timeout=MAX_ANSWER_S)
 
     def _introduction(self, params: bytes) -> bytes:
-        """The answer to `initialize`. Every request is served with or without it."""
+        """The answer to `initialize`, which is optional in a room."""
         peer = self._client.connection.peer
         revision = msgspec.json.decode(params, type=dict[str, object]).get("protocolVersion")
         offered = msgspec.json.decode(peer.capabilities, type=dict[str, object])
         introduction: dict[str, object] = {
             "protocolVersion": agree(revision if isinstance(revision, str) else "").name,
-            # Nobody subscribes in a room, so no member of these is promised.
+            # Nobody can subscribe in a room, so the capabilities promise no notifications.
             "capabilities": {each: {} for each in ("tools", "resources", "prompts", "completions") if each in offered},
             "serverInfo": msgspec.Raw(peer.server_info),
         }
@@ -122,7 +122,7 @@ class ParticipantAnswers:
         return msgspec.json.encode(introduction)
 
     def _notified(self, sender: str, operation: PayloadMethod) -> None:
-        """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
+        """Handle `notifications/cancelled` of the same sender. Other notifications have no effect."""
         if operation.method == CANCELLED:
             for task, operation_key in list(self._open.items()):
                 if operation_key == (sender, operation.target):

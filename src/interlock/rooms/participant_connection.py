@@ -1,7 +1,7 @@
-"""A participant's connection to its topic: opened, read, and opened again after it was lost.
+"""A participant's connection to its topic: opens it, reads it, and opens it again after a loss.
 
-A gateway that ends the connection for good, or refuses the next one, ends it here too. `participant_socket.py` has the
-address and the handshake.
+It stops when the gateway ends the connection for good, or refuses the next one. `participant_socket.py` has the address
+and the handshake.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from interlock.rooms.participant_socket import open_socket, unreachable
 FIRST_PAUSE_S: Final = 0.25
 MAX_PAUSE_S: Final = 30.0
 REPLACED_WITHIN_S: Final = 5.0
-"""How long a gateway may take to end a connection that a newer one replaces."""
+"""How long a gateway may take to close a replaced connection."""
 _FINAL: Final = frozenset({RefusalReason.REPLACED.value, RefusalReason.ACCESS_ENDED.value})
-"""Reasons of a gateway after which connecting again is no use."""
+"""Reasons for a close after which connecting again is pointless."""
 _REFUSED: Final = ("http_401", "http_403", "http_404", "refused")
 
 DeliveryMode = Literal["all", "directed"]
@@ -39,13 +39,13 @@ class ConnectionListener(Protocol):
     cursor: str | None
 
     async def on_message(self, data: bytes) -> Envelope | None:
-        """Take a message. Returns its envelope; None for one that is dropped."""
+        """Handle a message. Returns its envelope; None if it is dropped."""
 
     def on_lost(self) -> None:
         """The connection was lost; it may be opened again."""
 
     def on_end(self, why: RoomError) -> None:
-        """Nothing more arrives."""
+        """The connection has ended for good."""
 
 
 class ParticipantConnection:
@@ -79,7 +79,7 @@ class ParticipantConnection:
             raise RoomError("not_connected", "the connection was lost") from None
 
     async def change_mode(self, mode: DeliveryMode) -> None:
-        """Connect with another mode, in the place of before. Raises RoomError, and keeps the connection then."""
+        """Connect with another mode, and replace the old connection. On RoomError the old connection stays."""
         task, former = self._task, self._socket
         if task is None or former is None:
             raise RoomError("not_connected", "no connection is open")
@@ -90,7 +90,7 @@ class ParticipantConnection:
         try:
             self._socket = await open_socket(self._url, self._headers, mode, self._listener.cursor)
             self._mode = mode
-            # The gateway ends the former connection now. Its last envelopes may answer open requests.
+            # The gateway now closes the old connection. Its last envelopes may answer open requests.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REPLACED_WITHIN_S):
                     await self._read_all(former)
@@ -114,7 +114,7 @@ class ParticipantConnection:
         await self._read_welcome(self._socket)
 
     async def _read_welcome(self, socket: ClientConnection) -> None:
-        """Read the first envelopes: other gateways send presence before the welcome. Raises RoomError."""
+        """Read until the welcome: some gateways send presence before it. Raises RoomError."""
         try:
             while (envelope := await self._read(socket)) is None or envelope.kind.type != kinds.WELCOME:
                 pass
@@ -159,7 +159,7 @@ class ParticipantConnection:
         """Connect until it succeeds. Raises RoomError where the gateway refuses."""
         pause = FIRST_PAUSE_S
         while True:
-            # Spread, so that a thousand participants of a restarted hub do not come back in the same moment.
+            # A random pause, so that a thousand participants do not reconnect to a restarted hub at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             try:
                 await self._connect()
@@ -172,5 +172,5 @@ class ParticipantConnection:
 
 
 def _is_final(end: Close) -> bool:
-    """Whether connecting again is no use. Other gateways end a replaced connection with a normal closure."""
+    """Whether connecting again is pointless. Some gateways close a replaced connection normally."""
     return end.code == CloseCode.NORMAL_CLOSURE or end.reason in _FINAL

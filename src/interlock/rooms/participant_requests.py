@@ -21,7 +21,7 @@ class ParticipantRequests:
 
     @contextmanager
     def opened(self, id: str, kind: str) -> Iterator[asyncio.Future[Envelope]]:
-        """The response to a request that is sent within."""
+        """Register a request that is sent inside this context. Yields the future of its response."""
         response: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
         self._waiting[id] = kind, response
         try:
@@ -47,7 +47,7 @@ class ParticipantRequests:
                 waiting.set_exception(error)
 
     def _refused(self, envelope: Envelope) -> str:
-        """The request that an error without `correlation_id` is about: SHOULD is no MUST, so its kind has to do."""
+        """The request that an error is about, by its kind: the specification does not require `correlation_id`."""
         if envelope.kind.type != kinds.ERROR:
             return ""
         attempted = msgspec.json.decode(envelope.payload, type=system.ErrorPayload).attempted_kind

@@ -55,7 +55,7 @@ async def open_socket(url: str, headers: Mapping[str, str], mode: str, cursor: s
 
 
 def unreachable(url: str, cause: Exception) -> RoomError:
-    """The error of a gateway that could not be reached, or went away before its welcome."""
+    """The error for a gateway that could not be reached, or closed before its welcome."""
     return RoomError("not_connected", f"{url} cannot be reached: {cause}")
 
 
@@ -65,7 +65,7 @@ class _RefusalBody(msgspec.Struct):
 
 
 def _why_refused(body: bytes) -> tuple[str, str]:
-    """Message and fix of a refused connection. Other gateways answer with any text."""
+    """Message and fix of a refused connection. Some gateways answer with plain text."""
     try:
         refusal = msgspec.json.decode(body, type=_RefusalBody)
     except JSON_ERRORS:

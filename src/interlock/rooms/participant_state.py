@@ -24,7 +24,7 @@ from interlock.protocols.patterns import PatternError
 from interlock.wire.json_values import decode_json_or
 
 MAX_MISBEHAVING: Final = 1_024
-"""Senders whose dropped envelopes are counted by name. Those of further ones count for the empty name."""
+"""Senders whose dropped envelopes are counted by name. Those of further senders count under the empty name."""
 
 
 class ParticipantState:
@@ -46,11 +46,11 @@ class ParticipantState:
         """Envelopes since the cursor, which come again after a reconnection, and its own."""
 
     def may_send(self, kind: str) -> bool:
-        """Whether the last welcome lets it send a kind. The gateway decides."""
+        """Whether the capabilities of the last welcome cover a kind. The gateway decides in the end."""
         return any(_compiled(capability).covers(kind) for capability in self.capabilities)
 
     def _read(self, data: bytes) -> Envelope | None:
-        """The envelope in a message, once; None for one that is dropped or was seen before."""
+        """The envelope in a message; None if it is dropped or was seen before."""
         try:
             envelope = decode(data)
             operation = check_payload(envelope)
@@ -64,13 +64,13 @@ class ParticipantState:
             self.misbehaviour[sender if known else ""] += 1
             return None
         if not envelope.kind.reserved and self._seen.get(envelope.id, 0.0):
-            return None  # it comes again, from the history
+            return None  # The gateway repeated it from the history.
         self._remember(envelope)
         self._note(envelope)
         return envelope
 
     def _remember(self, envelope: Envelope) -> None:
-        """Remember an envelope, so that it is taken once and responses to it can be checked."""
+        """Remember an envelope, to recognize a repetition and to check responses to it."""
         if not envelope.kind.reserved:
             self._seen.add(envelope.id, True, "", 0.0)
         if envelope.kind.type == kinds.REQUEST:
@@ -108,7 +108,7 @@ class ParticipantState:
 def _compiled(capability: str) -> CapabilitySet:
     try:
         return CapabilitySet((capability,))
-    except PatternError:  # of another gateway, which reads it in a way of its own
+    except PatternError:  # Another gateway may have other patterns.
         return CapabilitySet(())
 
 

@@ -1,6 +1,6 @@
-"""Admission to a topic: id and capabilities follow from the credential, never from a peer's claim.
+"""Admission to a topic: the credential decides id and capabilities, never a peer's claim.
 
-A stored change of a participant's capabilities stands on top of its profile.
+A stored change of a participant's capabilities applies on top of its profile.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from interlock.protocols.mcpx.topic import TopicRules
 from interlock.wire.errors import Fault
 
 ANONYMOUS: Final = "anonymous"
-"""The owner of all participants without a credential: they may be one and the same person."""
+"""The owner of all participants without a credential, who may all be the same person."""
 GUEST: Final = "guest-"
-"""Begins the id of a participant without a credential."""
+"""Prefix of the id of a participant without a credential."""
 
 
 def check_member(name: str, topic: TopicSettings | None, principal: Principal | None) -> TopicSettings:
-    """Refuse a principal that may not join. Raises the same Fault where there is no such topic."""
+    """Refuse a principal that may not join. An unknown topic raises the same Fault."""
     if topic is not None and may_join(topic, principal):
         return topic
     if principal is None:
@@ -40,7 +40,7 @@ def capabilities_of(
     principal: Principal | None,
     change: CapabilityChange | None,
 ) -> CapabilitySet:
-    """The capabilities of a participant. A profile that does not exist covers nothing."""
+    """The capabilities of a participant. An unknown profile gives none."""
     name = topic.profile
     if principal is not None:
         name = topic.members.get(principal.id) or topic.kinds.get(principal.kind) or name
@@ -49,23 +49,23 @@ def capabilities_of(
 
 
 def rules_of(topic: TopicSettings) -> TopicRules:
-    """How a topic is governed, as the pure topic has it."""
+    """The rules of a topic, for `protocols.mcpx.topic`."""
     return TopicRules(
         strict=topic.strict,
         arbitrate=topic.proposals == "gateway",
-        # Places of the hub's own participants are not those of others.
+        # The hub's own participants take no place from others.
         participants=topic.participants + len(topic.servers) + 1,
         ledger=LedgerBounds(lifetime=topic.proposal_s),
     )
 
 
 def unknown_topic(name: str) -> Fault:
-    """The same for a topic that does not exist and for one that the caller is no member of."""
+    """The refusal for a topic that does not exist, or that the caller is not a member of."""
     return Fault("NOT_FOUND", f"no topic {name[:64]!r}", hint="`interlock rooms list` shows all topics")
 
 
 def unknown_participant(id: str, topic: str) -> Fault:
-    """Neither connected nor a member."""
+    """The error for an id that is neither connected nor a member."""
     return Fault("NOT_FOUND", f"no participant {id!r} in {topic!r}", hint=f"`interlock rooms list {topic}` shows them")
 
 

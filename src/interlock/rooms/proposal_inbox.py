@@ -1,8 +1,8 @@
-"""`system:inbox` in a topic: every proposal is also an approval request, which a person can fulfil or reject.
+"""`system:inbox` in a topic: opens an approval request for every proposal, which a person can fulfil or reject.
 
-Rules: the inbox offers only proposals whose kind and payload agree. A fulfilment from the inbox is the fulfiller's own
-request, under the fulfiller's own rights in the topic and in the hub. A learned rule acts with the current rights of
-the person who made it. `proposal_questions.py` says what a person is shown, `fulfilment.py` who may fulfil.
+Rules: the inbox offers only proposals whose kind and payload agree. A fulfilment from the inbox is the person's own
+request, with the person's own rights in the topic and in the hub. A learned rule acts with the current rights of the
+person who made it. `proposal_questions.py` makes the text that a person sees, `fulfilment.py` says who may fulfil.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from interlock.rooms.room import Room
 
 ANSWER_S: Final = 30.0
-"""How long a person who fulfilled a proposal waits for its response. The room gets it in any case."""
+"""How long a person who fulfilled a proposal waits for the response. The room gets it in any case."""
 MAX_NAMED: Final = 20
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class ProposalInbox:
         """The store takes time, and an approval request is stored before it ends."""
 
     def wants(self, envelope: Envelope) -> bool:
-        """Proposals, and envelopes that may end one."""
+        """Whether an envelope is a proposal, or may end one."""
         type_ = envelope.kind.type
         return type_ in (kinds.PROPOSAL, kinds.WITHDRAW, kinds.REJECT) or (
             type_ == kinds.REQUEST and envelope.correlation_id is not None
@@ -83,36 +83,36 @@ class ProposalInbox:
         try:
             check_payload(envelope)
         except EnvelopeRefused as refusal:
-            # A person must not approve what a kind hides.
+            # The kind does not show all of the payload, so a person could not judge it.
             self._room.report(sender, refusal)
             return
         entry = self._entries[envelope.id] = OpenProposal(envelope, sender.principal)
         self._work.add(self._offer(entry, self._room.remaining_s(proposal)))
 
     def on_expired(self, proposal: Proposal) -> None:
-        """A proposal's time has passed."""
+        """End the approval request of an expired proposal."""
         self._end(proposal, "nobody fulfilled it in time")
 
     def leave(self) -> None:
-        """The topic has ended, or arbitrates no more: its approval requests end."""
+        """End all approval requests, because the topic has ended or no longer arbitrates."""
         for entry in self._entries.values():
             self._work.add(self._close(entry, DecisionEvent.CHANGE, "the topic was closed"))
         self._entries.clear()
 
     @property
     def writing(self) -> asyncio.Task[None] | None:
-        """Writes the approval requests of proposals; None while none waits for that."""
+        """The task that writes approval requests of proposals; None while it has no work."""
         return self._work.running
 
     async def close(self) -> None:
-        """The hub stops. Proposals end with it, and the next start ends their approval requests."""
+        """Stop, because the hub stops. The next start ends the approval requests of its proposals."""
         await self._work.close()
 
     async def answer(self, by: Principal, decision: Decision, given: ProposalAnswer, *, wait: bool) -> Envelope | None:
         """Fulfil or reject a proposal in a person's name. Returns the response, with `wait` and if one came in time."""
         entry = self._entries.get(decision.request.proposal)
         if entry is None or entry.decision != decision.id:
-            raise Fault("INVALID_PARAMS", f"the proposal of decision {decision.id} has ended")
+            raise Fault("INVALID_PARAMS", f"the proposal of approval request {decision.id} has ended")
         kind = entry.envelope.kind
         capabilities = self._topics.capabilities(self._room.name, by.id, by)
         check_fulfiller(self._room, entry.envelope.id, by, capabilities)
@@ -140,7 +140,7 @@ class ProposalInbox:
             me.leave()
 
     def _absent(self, to: Sequence[str]) -> Fault:
-        """Nobody would answer, so the approval request stays open."""
+        """Refuse a fulfilment that nobody in the topic would answer. The approval request stays open."""
         here = ", ".join(one.id for one in self._room.participants[:MAX_NAMED] if one.id != self.id) or "nobody"
         hint = f"name somebody who is there: `interlock rooms fulfil {self._room.name} ID --to PARTICIPANT`"
         return Fault("INVALID_PARAMS", f"{', '.join(to)} is not in {self._room.name}; here: {here}", hint=hint)
@@ -153,8 +153,8 @@ class ProposalInbox:
     async def _offer(self, entry: OpenProposal, valid_s: float) -> None:
         view = await full_view(entry.shown())
         if not view:
-            return  # Nobody could read all of it.
-        # A rule acts in a person's name, whom no taint stops: it must not act for a tainted proposer.
+            return  # The view is too long for a person to read, so no request is made.
+        # A rule acts as its person, whom no taint stops. So it must not act for a tainted proposer.
         tainted = self._hub_app.gate_chain.is_tainted(entry.proposer or LOCAL_AGENT)
         approval_request = entry.approval_request(
             self._room.name, self._hub_app.node, self._hub_app.catalog, every_time=tainted
@@ -181,6 +181,6 @@ class ProposalInbox:
         self._work.add(self._close(entry, event, why))
 
     async def _close(self, entry: OpenProposal, event: DecisionEvent, why: str) -> None:
-        """End the approval request, unless it was answered: then the answer ended the proposal."""
+        """End the approval request, unless its answer ended the proposal."""
         if entry.decision and self._inbox.get(entry.decision).state is DecisionState.OPEN:
             await self._inbox.end(entry.decision, event, why)

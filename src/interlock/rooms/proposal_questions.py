@@ -1,6 +1,6 @@
-"""A proposal as a question to a person: the action that is shown, the request that is then sent, and why it ended.
+"""A proposal as an approval request: the action that a person sees, and the request that a fulfilment sends.
 
-Rule: the request of a fulfilment is made from the action that was shown, so nothing goes out that nobody could read.
+Rule: the request is made from the action that was shown, so that it contains nothing else.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OpenProposal:
             arguments_hash=fingerprint(shown),
             # The text of the request names the rest.
             summary=summary_of((shown["params"] or {}).get("arguments", shown["params"])),
-            # An access token is renewed every few minutes; the proposer's connection ends with it.
+            # Not bound to the credential: access tokens are renewed every few minutes, and end the connection.
             asked_with="" if proposer is None or proposer.key.startswith(TOKEN) else proposer.key,
             proposal=envelope.id,
             node=node,
@@ -69,7 +69,7 @@ class OpenProposal:
         )
 
     def _definition(self, shown: dict[str, Any], catalog: Catalog) -> str:
-        """The fingerprint of the proposed tool of a server in the topic: a rule ends when the tool changes."""
+        """The fingerprint of the proposed tool, if a server in the topic has it. A rule ends when the tool changes."""
         envelope = self.envelope
         if envelope.kind.method != "tools/call" or len(envelope.to) != 1 or not envelope.to[0].startswith(PREFIX):
             return ""

@@ -1,8 +1,8 @@
-"""One topic while the hub runs: its participants' connections around the pure topic, which judges every envelope.
+"""One topic while the hub runs: connections of participants around `protocols.mcpx.topic`, which judges every envelope.
 
-Envelopes pass byte for byte. A refusal is answered to its sender alone, counted, and recorded where it is a violation.
-`admissions.py` says who may come, `gateway_messages.py` what the gateway tells them, `internal_participants.py` who of
-the hub's own takes part.
+Envelopes pass byte for byte. Only its sender learns of a refusal, which is counted and, for a violation, recorded.
+`admissions.py` decides who may join, `gateway_messages.py` writes the gateway's envelopes, and
+`internal_participants.py` has the hub's own participants.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FINAL: Final = (RefusalReason.REPLACED, RefusalReason.TOO_SLOW, RefusalReason.A
 
 
 def clock_s() -> float:
-    """The machine's clock, by which proposals and reserved places expire."""
+    """The monotonic clock, by which proposals and reserved places expire."""
     return time.monotonic()
 
 
@@ -63,7 +63,7 @@ class Room:
         self.counts = RoomCounts()
         self._audit = RoomAudit(journal, name)
         self._check = check
-        """Raises EnvelopeRefused for a participant whose envelopes cannot be judged now, or no longer."""
+        """Checks a participant before each envelope. Raises EnvelopeRefused while envelopes cannot be judged."""
         self._given_texts = given_texts
         self._topic = Topic(rules_of(settings))
         self._members: dict[str, RoomMember] = {}
@@ -82,12 +82,12 @@ class Room:
 
     @property
     def participants(self) -> tuple[TopicParticipant, ...]:
-        """Everyone who is there, the hub's own participants too."""
+        """All participants, including the hub's own."""
         return self._topic.participants
 
     @property
     def activity(self) -> int:
-        """Grows with everything that happens here."""
+        """A number that grows with every envelope and presence."""
         return self.counts.passed + self.counts.presences
 
     @property
@@ -125,14 +125,14 @@ class Room:
         mode: Mode,
         since: str | None = None,
     ) -> RoomMember:
-        """Reserve a place for a connection that reads from the cursor `since` on. Raises EnvelopeRefused."""
+        """Reserve a place for a connection, which reads from the cursor `since` on. Raises EnvelopeRefused."""
         self._check_crowd()
         participant = TopicParticipant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
         place = Reservation(participant, since)
         return self._admissions.reserve(self, principal, place, self._members, clock_s())
 
     def enter(self, member: RoomMember) -> None:
-        """The participant is connected: welcome it, then tell all. A former connection of the same one ends."""
+        """Welcome a participant that has connected, then tell all. An earlier connection of it ends."""
         participant, since = self._admissions.take(member)
         try:
             self._check_crowd()
@@ -165,7 +165,7 @@ class Room:
         self._audit.record("joined", member, {"participant": member.id, "mode": mode, "again": before is not None})
 
     def lose(self, member: RoomMember) -> None:
-        """The connection has gone: tell all, unless a newer connection took its place."""
+        """Remove a member whose connection is lost, and tell all, unless a newer connection replaced it."""
         if self._admissions.give_up(member) or member.gone:
             return
         member.gone = True
@@ -181,14 +181,14 @@ class Room:
         self._audit.record("left", member, {"participant": member.id})
 
     def expel(self, member: RoomMember, message: str, fix: str) -> None:
-        """End a participant that may no longer be here. It is told why."""
+        """End the connection of a participant that may no longer take part, and tell it why."""
         self._expel(member, EnvelopeRefused(RefusalReason.ACCESS_ENDED, message, fix))
         self.lose(member)
 
     # Envelopes.
 
     def receive(self, member: RoomMember, data: bytes, binary: bool) -> MessageOutcome:
-        """Judge an envelope and pass it on, or answer why not. LATER: the room resumes the connection."""
+        """Judge an envelope and pass it on, or tell the sender why not. LATER: the room resumes the connection."""
         if self._frames.full:
             self._frames.wait(member)
             return MessageOutcome.LATER
@@ -200,7 +200,7 @@ class Room:
         return MessageOutcome.ACCEPTED
 
     def submit(self, member: RoomMember, data: bytes) -> None:
-        """Judge an envelope of a participant in this process, and pass it on. Counts, records and raises a refusal."""
+        """Judge an envelope of a participant in this process, and pass it on. A refusal is counted and raised."""
         try:
             if self._frames.full:
                 raise EnvelopeRefused(
@@ -228,29 +228,29 @@ class Room:
             self._audit.proposal(member, accepted.proposal)
 
     def report(self, member: RoomMember, refusal: EnvelopeRefused) -> None:
-        """Tell a sender why its envelope is refused, or not acted on. Counted and recorded."""
+        """Tell a sender why its envelope is refused or has no effect. Counts and records the refusal."""
         self._refuse(member, refusal, clock_s())
         self._gateway.refuse(member, refusal)
 
-    # Participants of the hub's own.
+    # The hub's own participants.
 
     def add_internal(self, internal: InternalParticipant) -> None:
-        """Let a participant of the hub's own take part. All are told."""
-        # Its capabilities say what it sends; what it reads, it says for each envelope.
+        """Add one of the hub's own participants, and tell all."""
+        # The capabilities limit what it sends. `wants` decides which envelopes it reads, whatever its mode.
         participant = TopicParticipant(internal.id, internal.id, internal.capabilities, Mode.DIRECTED)
         self._topic.join(participant, internal=True)
         self._internal.add(internal)
         self._presence("join", participant)
 
     def remove_internal(self, id: str) -> None:
-        """Let a participant of the hub's own leave. Its open work is answered first."""
+        """Remove one of the hub's own participants, after it answered its open requests."""
         self._internal.remove(id)
         participant = self._topic.leave(id)
         assert participant is not None
         self._presence("leave", participant)
 
     def close(self) -> None:
-        """The topic has ended: the hub's own participants give up their work."""
+        """Close the hub's own participants, because the topic has ended."""
         self._internal.close()
 
     @property
@@ -259,7 +259,7 @@ class Room:
         return self._internal.ids
 
     def answer(self, id: str, data: bytes, asker: Principal | None) -> bool:
-        """Pass on the answer of a tool server of the hub. Judged like others, but for rates. False: refused."""
+        """Pass on the answer of a tool server of the hub. It is judged like others, but has no rate. False: refused."""
         try:
             envelope = decode(data)
             accepted = self._topic.accept(envelope, id, clock_s())
@@ -272,14 +272,14 @@ class Room:
         return True
 
     def _listeners_of(self, envelope: Envelope, accepted: Accepted) -> EnvelopeRecipients:
-        """Count and keep an accepted envelope. Gives the members who get it."""
+        """Count an accepted envelope, and add it to the history. Returns the members who get it."""
         self.counts.passed += 1
         if self._history is not None:
             self._history.add(envelope, accepted.proposer)
         return self._listeners.find(self._members, accepted.recipients, envelope.sender)
 
     def tick(self) -> None:
-        """End proposals whose time has passed, and forget rates that nobody uses."""
+        """End expired proposals, send new cursors, and forget unused rates."""
         now = clock_s()
         for proposal in self._topic.expire(now):
             self._audit.proposal(None, proposal)
@@ -303,13 +303,13 @@ class Room:
         self._admissions.apply_settings(settings)
 
     def route(self, id: str, mode: Mode) -> None:
-        """Choose what a connected participant receives, from the next envelope on."""
+        """Set the mode of a connected participant, from the next envelope on."""
         participant = self._topic.participant(id)
         if participant is not None:
             self._topic.join(msgspec.structs.replace(participant, mode=mode))
 
     def grant(self, id: str, capabilities: CapabilitySet) -> None:
-        """Give a connected participant other capabilities. It gets a fresh welcome, and all others learn of it."""
+        """Change the capabilities of a connected participant. It gets a new welcome, and all others are told."""
         participant = self._topic.participant(id)
         if participant is None or participant.capabilities == capabilities:
             return
@@ -333,14 +333,14 @@ class Room:
         """Refuse a participant while too many frames wait in the topic. Raises EnvelopeRefused."""
         if self._frames.is_crowded:
             message = "Too many envelopes wait in the topic: the hub's store is slow."
-            raise EnvelopeRefused(RefusalReason.UNAVAILABLE, message, "Come back in a moment.")
+            raise EnvelopeRefused(RefusalReason.UNAVAILABLE, message, "Join again in a moment.")
 
     def _presence(self, event: system.PresenceEvent, participant: TopicParticipant) -> None:
         self.counts.presences += 1
         self._gateway.presence(event, participant, self._members.values())
 
     def drop_slow(self, member: RoomMember) -> None:
-        """End a participant that left too much unread."""
+        """End the connection of a participant that left too much unread."""
         if member.gone:
             return
         self.counts.dropped += 1

@@ -31,7 +31,7 @@ class Tickets:
         self._open: dict[bytes, tuple[Admitted, str, float]] = {}
 
     def make(self, admitted: Admitted, topic: str) -> str:
-        """A new ticket. Beyond the bound the oldest is worth nothing any more."""
+        """Make a ticket. Beyond the bound, the oldest ticket becomes invalid."""
         text = PREFIX + secrets.token_urlsafe(32)
         while len(self._open) >= MAX_TICKETS:
             del self._open[next(iter(self._open))]
@@ -39,7 +39,7 @@ class Tickets:
         return text
 
     def redeem(self, text: str, topic: str) -> Admitted | None:
-        """The participant that a ticket admits, once; None for any other text."""
+        """Use up a ticket. Returns its admission; None for any other text."""
         found = self._open.pop(_hash(text), None)
         if found is None or found[1] != topic or self._clock() >= found[2]:
             return None

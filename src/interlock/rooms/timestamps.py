@@ -1,4 +1,4 @@
-"""The `ts` of envelopes that this side writes (MCPx, Envelope)."""
+"""The `ts` of envelopes that the hub and the client library write (MCPx, Envelope)."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from datetime import UTC, datetime
 
 
 def timestamp() -> str:
-    """Now, to the millisecond. The specification's own gateway takes no envelope without `ts`."""
+    """The current time, to the millisecond. The reference gateway refuses envelopes without `ts`."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""Participants that joined through MCP tools (`join_room` and the rest), for clients that speak nothing else.
+"""Participants that joined through MCP tools (`join_room` and the rest), for clients that only speak MCP.
 
-Rule: each is a member like any other, with the principal of its calls. The hub answers `tools/list` and `ping` in its
-name; everything else that reaches it waits for `wait_in_room`. Presence waits, too, but ends no call of that tool.
+Rule: each is a member like any other, with the principal of its calls. The hub answers `tools/list` and `ping` for it.
+All other envelopes wait for `wait_in_room`. Presence waits, too, but does not end a call of that tool.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from interlock.rooms.topics import Topics
 
 IDLE_S: Final = 900.0
-"""A client that called no tool of a room for so long has left it."""
+"""A client that called no tool of a room for this time has left the room."""
 MAX_PARTICIPANTS: Final = 10_000
 MAX_PER_OWNER: Final = 16
 MAX_MESSAGES: Final = 50
-"""In one answer of `wait_in_room`."""
+"""Messages in one answer of `wait_in_room`."""
 MAX_CHARS: Final = 128 * 1024
 ANSWERED: Final[dict[str, dict[str, object]]] = {"tools/list": {"tools": []}, "ping": {}}
 """Requests that the hub answers for such a participant."""
@@ -61,17 +61,17 @@ class ToolParticipant(LocalParticipant):
         super().__init__(member)
 
     def on_text(self, data: bytes) -> None:
-        """Keep an envelope for `wait_in_room`, unless the hub answers it. A client of tools has no use for a cursor."""
+        """Keep an envelope for `wait_in_room`, unless the hub answers it. Cursors are useless here and dropped."""
         if may_spell(data, _HISTORY) and _kind(data) == kinds.HISTORY:
             return
         if any(may_spell(data, method) for method in ANSWERED_BYTES) and (answer := self._answer(data)) is not None:
-            # Later, since not everyone may have the request yet.
+            # Not now: other members may not have the request yet.
             asyncio.get_running_loop().call_soon(self._respond, *answer)
         else:
             super().on_text(data)
 
     def ends_wait(self, data: bytes) -> bool:
-        """Whether somebody said, asked, proposed or answered something. Presence comes along with the next message."""
+        """Whether the envelope is a message. Presence alone does not end a wait."""
         return not (may_spell(data, _PRESENCE) and _kind(data) == kinds.PRESENCE)
 
     def _answer(self, data: bytes) -> tuple[Envelope, dict[str, object]] | None:
@@ -88,7 +88,7 @@ class ToolParticipant(LocalParticipant):
 
     def _respond(self, request: Envelope, payload: dict[str, object]) -> None:
         if not self.ended:
-            with contextlib.suppress(EnvelopeRefused):  # it may not send responses
+            with contextlib.suppress(EnvelopeRefused):  # The participant may lack the capability for responses.
                 self.say(f"{kinds.RESPONSE}:{request.kind.operation}", payload, [request.sender], request.id)
 
 
@@ -115,7 +115,7 @@ class ToolParticipants:
         self.joined: dict[Key, ToolParticipant] = {}
 
     def tick(self) -> None:
-        """Let those leave whose session ended, or who called no tool for a while."""
+        """Remove participants whose session ended, or that called no tool for a while."""
         now = time.monotonic()
         for key, one in list(self.joined.items()):
             idle = not one.waiting and now - one.used_at > IDLE_S
@@ -172,11 +172,11 @@ class ToolParticipants:
                 raise Fault("RESOURCE_EXHAUSTED", message, hint="wait until one leaves", retry_after_ms=60_000)
             principal = None if caller.principal == LOCAL_AGENT else caller.principal
             self._topics.check_loaded()
-            # Another connection of the same principal is not replaced by a tool.
+            # Joining by a tool must not replace another connection of the same principal.
             separate = principal is not None and principal.id in self._topics.participants(topic)
             member = self._topics.admit(topic, Admitted(principal, separate), Mode.DIRECTED)
             one = self.joined[key] = ToolParticipant(member, session)
-            one.drain()  # its own welcome and presence
+            one.drain()  # Drop its own welcome and presence.
         one.used_at = time.monotonic()
         others = self._topics.participants(topic)
         facts: dict[str, object] = {
@@ -229,7 +229,7 @@ def _kind(data: bytes) -> str:
 
 
 def _message(envelope: Envelope) -> UnjudgedMessage:
-    """A message for a model. Its label is the gateway's word."""
+    """An envelope as a message for a model, with a label that the hub writes."""
     head: dict[str, object] = {"from": envelope.sender, "kind": envelope.kind.text, "id": envelope.id}
     if envelope.to:
         head["to"] = envelope.to

@@ -70,7 +70,7 @@ class TopicOperations:
         return ChangedMode(params.id, topic, params.mode)
 
     def ticket(self, by: Principal, topic: str, separate: bool) -> RoomTicket:
-        """Admit the hub's user to a topic. Whether it may join is judged when it does."""
+        """A ticket for the hub's user. Joining with it checks whether the user may."""
         if topic not in self._hub_app.config.rooms.topics:
             raise unknown_topic(topic)
         url = f"ws://{self._hub_app.listen}{PATH}?topic={topic}"

@@ -1,7 +1,6 @@
-"""The topics of one hub: follows configuration and access, admits participants, and opens rooms.
+"""The topics of one hub: applies configuration and access changes, admits participants, and opens rooms.
 
-Rule: keys, topics and capabilities are checked for every envelope. A change of one holds for the next envelope, whether
-or not a tick came first.
+Rule: keys, topics and capabilities are checked for every envelope, so that a change holds from the next envelope on.
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ class Topics:
         self._loading: asyncio.Task[ModuleType] | None = None
 
     async def start(self) -> None:
-        """Load histories and changes of capabilities, and the modules that rooms need. The hub has started."""
+        """Load histories, changes of capabilities and the modules of rooms. Called after the hub has started."""
         await self.changes.start(self._hub_app.store, self._on_change)
         await self.histories.load(self.settings)
         if (loading := self._load()) is not None:
             await loading
 
     def tick(self) -> None:
-        """Follow the configuration, end participants without access, and let time pass in every room."""
+        """Apply the configuration, end participants without access, and call `tick` of every room."""
         self.follow_configuration()
         for room in list(self.rooms.values()):
             for member in room.members:
@@ -69,7 +68,7 @@ class Topics:
         self.histories.tick()
 
     def check_loaded(self) -> None:
-        """Raises SERVER_NOT_READY until the WebSocket library is loaded: a hub without topics does without it."""
+        """Raise SERVER_NOT_READY until the WebSocket library is loaded. A hub without topics does not load it."""
         self.follow_configuration()
         loading = self._load()
         if loading is not None and not loading.done():
@@ -116,7 +115,7 @@ class Topics:
         try:
             return capabilities_of(rooms.topics[topic], rooms.profiles, principal, self.changes.get(topic, id))
         except PatternError:
-            # A profile of today and a change of yesterday can be too much together.
+            # A stored change and a newer profile can exceed the limits together.
             return CapabilitySet(())
 
     def follow_configuration(self) -> None:
@@ -143,12 +142,12 @@ class Topics:
                 try:
                     check_member(name, settings, member.principal)
                 except Fault:
-                    member.expel("You are no member of the topic any more.", "Ask the operator.")
+                    member.expel("You are no longer a member of the topic.", "Ask the operator.")
                 else:
                     room.grant(member.id, self.capabilities(name, member.subject, member.principal))
 
     def _check(self, member: RoomMember) -> None:
-        """Called for every envelope. Raises EnvelopeRefused where nothing can be judged, and ends who has no access."""
+        """Check a member before each envelope: end it without access, raise EnvelopeRefused if the hub cannot judge."""
         if self._hub_app.config.rooms is not self.settings:
             self.follow_configuration()
         if (refusal := self._hub_app.refusal) is not None:
@@ -162,7 +161,7 @@ class Topics:
             member.expel("The key was revoked or has expired.", "Connect with a valid key.")
 
     def _on_change(self, topic: str, participant: str) -> None:
-        """A change of capabilities was stored, here or by another hub."""
+        """Apply a change of capabilities that this or another hub stored."""
         room = self.rooms.get(topic)
         if room is None or topic not in self.settings.topics:
             return
@@ -179,7 +178,7 @@ class Topics:
         return room
 
     def _place_internal(self, room: Room) -> None:
-        """Add the inbox and the servers that the configuration puts into a topic, and remove others."""
+        """Add the inbox and the servers that the configuration names for a topic, and remove others."""
         from interlock.rooms.hub_tool_server import PREFIX, HubToolServer
         from interlock.rooms.proposal_inbox import ProposalInbox
 
@@ -201,9 +200,9 @@ class Topics:
                 room.add_internal(HubToolServer(room, name, self._hub_app))
 
     def _load(self) -> asyncio.Task[ModuleType] | None:
-        """Load what rooms need on a thread, once there is a topic. None where there is none."""
+        """Load the modules of rooms in a thread, once there is a topic; None without one."""
         if self._loading is None and self.settings.topics:
-            # It needs all the others.
+            # This module imports all others that rooms need.
             work = asyncio.to_thread(import_module, "interlock.rooms.tool_participants")
             self._loading = asyncio.create_task(work, name="load rooms")
         return self._loading

@@ -1,4 +1,4 @@
-"""`GET /ws?topic=NAME&mode=all|directed&since=CURSOR` opens a participant's WebSocket, and is judged before that.
+"""`GET /ws?topic=NAME&mode=all|directed&since=CURSOR` opens a participant's WebSocket. It is judged before the upgrade.
 
 The credential is a bearer token in `Authorization`, or for browsers in `Sec-WebSocket-Protocol`, which is never echoed.
 """
@@ -38,7 +38,7 @@ class RoomUpgrader:
         self._gateway = gateway
 
     def admit(self, request: UpgradeRequest) -> WebSocketConnection:
-        """Judge a request. Raises Fault, or AuthenticationPending where that cannot be said yet."""
+        """Judge a request. Raises Fault, or AuthenticationPending while the credential is being verified."""
         if request.method != b"GET" or request.version != "1.1":
             raise Fault("INVALID_REQUEST", "a WebSocket opens with GET of HTTP/1.1")
         topic, mode, since = _query(request.target)
@@ -48,7 +48,7 @@ class RoomUpgrader:
         from interlock.transports.websocket import WebSocketConnection, accept
 
         offered = _offered(request.headers)
-        # A malformed handshake is refused before anyone is admitted.
+        # Refuse a malformed handshake first, so that it takes no place.
         answer = accept(request.target, request.headers, SUBPROTOCOL if SUBPROTOCOL in offered else None)
         admitted = self._admitted(_credential(request.headers, offered), topic)
         member = self._gateway.topics.admit(topic, admitted, mode, since)

@@ -1,7 +1,7 @@
 """Principals that watch topics and speak there through operations, such as people in the console.
 
-Rule: each is a member like any other, beside other connections of its principal. It sees what is said while it is
-there, and leaves when nobody has looked for a while.
+Rule: each is a member like any other, in addition to other connections of its principal. It sees messages from its
+joining on, and leaves when nobody has looked for a while.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from interlock.rooms.topics import Topics
 
 IDLE_S: Final = 60.0
-"""A visitor that did not look for so long has left."""
+"""A visitor that did not look for this time has left."""
 MAX_VISITORS: Final = 256
 MAX_PER_PRINCIPAL: Final = 8
 MAX_KEPT: Final = 200
 """Messages that a visitor sees."""
 MAX_CHARS: Final = 4_000
-"""Of one message."""
+"""Characters of one message."""
 LONG_PAYLOAD: Final = 64 * 1024
-"""A longer payload is not made readable: that would take long."""
+"""A longer payload is shown unformatted, because formatting it would take long."""
 _NOT_SHOWN: Final = (kinds.WELCOME, kinds.HISTORY)
 
 Key = tuple[Principal, str]
@@ -53,11 +53,11 @@ class Visitor(LocalParticipant):
         super().__init__(topics.admit(topic, Admitted(by, separate=True), Mode.ALL))
 
     def on_text(self, data: bytes) -> None:
-        """Keep a message of another."""
+        """Keep a message of another participant."""
         self.on_said(data)
 
     def on_said(self, data: bytes) -> None:
-        """Keep a message, also one of its own."""
+        """Keep a message of any participant."""
         try:
             envelope = decode(data)
         except EnvelopeRefused:
@@ -107,7 +107,7 @@ class Visitors:
         return LeftRoom(one is not None)
 
     def tick(self) -> None:
-        """Let those leave that nobody has looked at for a while."""
+        """Remove visitors that have not looked for a while."""
         before = time.monotonic() - IDLE_S
         for key, one in list(self._joined.items()):
             if one.ended or one.looked_at < before:
