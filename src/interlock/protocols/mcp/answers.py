@@ -1,6 +1,6 @@
-"""A server's good answer, read in one look: the members of its result by name, each still the bytes it came as.
+"""Reads a server's successful answer: the members of its result by name, each as raw bytes.
 
-Names are read without their escapes. A result in which a name stands twice means two things and is refused.
+Names are read without their escapes. A result with a repeated name is ambiguous, and is refused.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MAX_KIND_CHARS: Final = 1_024
 INPUT_REQUIRED: Final = "input_required"
 ADDRESS: Final = b'"uri"'
 HUB_PREFIX: Final = b"dev.interlock/"
-"""Begins names in `_meta` that only the hub writes."""
+"""Prefix of the names in `_meta` that only the hub writes."""
 
 
 class ResultMembers(msgspec.Struct):
-    """The members that results of MCP have. Others are left alone."""
+    """The members of MCP results that the hub reads. Others pass unread."""
 
     content: msgspec.Raw | Unset = _UNSET
     structured: msgspec.Raw | Unset = msgspec.field(default=_UNSET, name="structuredContent")
@@ -57,7 +57,7 @@ class ResultMembers(msgspec.Struct):
 
     @property
     def failed(self) -> bool | None:
-        """Whether the tool says that it failed; None where what it says is neither yes nor no."""
+        """Whether the tool says that it failed; None if `isError` is not a boolean."""
         raw = self.error
         if raw is _UNSET or raw == _FALSE:
             return False
@@ -65,11 +65,11 @@ class ResultMembers(msgspec.Struct):
 
     @property
     def private(self) -> bool:
-        """Whether nobody but its caller may keep it."""
+        """Whether only the caller may cache the result."""
         return self.scope is _UNSET or self.scope == _PRIVATE
 
     def has_addresses(self, result: bytes) -> bool:
-        """Whether the result that has these members has an address of a resource where MCP has one."""
+        """Whether the result contains the address of a resource in a place where MCP has one."""
         if type(result) is Read:
             return mentions(result, ADDRESS)
         try:
@@ -77,28 +77,30 @@ class ResultMembers(msgspec.Struct):
                 if block.uri is not _UNSET or block.resource is not _UNSET:
                     return True
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return True  # no list of objects: looked at piece by piece
+            return True  # The content is not a list of objects, so it needs a closer look.
         if self.contents is not _UNSET:
             return True
         return self.messages is not _UNSET and may_spell(bytes(self.messages), ADDRESS)
 
     def is_clean(self, result: bytes) -> bool:
-        """Whether a result of just these members is ASCII on one line, without addresses of resources and names of the
-        hub. False where a closer look is needed."""
+        """Whether a result of just these members is ASCII on one line, without resource addresses and hub names.
+
+        False also means that a closer look is needed.
+        """
         if not result.isascii() or LINE_FEED in result or CARRIAGE_RETURN in result or result.find(HUB_PREFIX) >= 0:
             return False
-        # Names can be spelled with escapes.
+        # A name could be written with escapes.
         if BACKSLASH in result and (result.find(b"\\u") >= 0 or result.find(b"\\/") >= 0):
             return False
         return not self.has_addresses(result)
 
     def length(self) -> int:
-        """How long a result of just these members is, in compact form."""
+        """The length of a result of just these members, in compact form."""
         return len(_encode(self))
 
 
 class AnswerMembers(ResultMembers):
-    """The members that a client's answers to servers have. Of these only the list of roots may be long."""
+    """The members of a client's answers to servers. Only the list of roots may be long."""
 
     roots: msgspec.Raw | Unset = _UNSET
 
@@ -109,15 +111,15 @@ class _Block(msgspec.Struct):
 
 
 class ReadResult(Result, frozen=True):
-    """A good answer whose result was read."""
+    """A successful answer whose result was read."""
 
     members: ResultMembers
     clean: bool = False
-    """Whether `ResultMembers.is_clean` was asked, and says so."""
+    """Whether `ResultMembers.is_clean` was called and returned True."""
 
 
 def read_members(result: bytes) -> ResultMembers:
-    """The members of a result. Raises UPSTREAM_ERROR for what is no object, and where a name stands twice."""
+    """The members of a result. Raises UPSTREAM_ERROR if it is not an object, or repeats a name."""
     if type(result) is Read:
         return _large_members(result)
     try:
@@ -135,29 +137,31 @@ def read_client_answer(answer: bytes) -> ResultMembers:
 
 
 def _unambiguous(result: bytes, members: ResultMembers) -> ResultMembers:
-    """The members that were read from a result. Raises `TwiceNamed`."""
+    """The members that were read from a result. Raises `TwiceNamed` for a repeated name."""
     known = members.length()
-    # Escapes, spaces, other members and a second of the same name all make it longer.
+    # Escapes, spaces, other members and a repeated name would all make the result longer.
     if known != len(result):
         names_of(result, len(result) - known)
     return members
 
 
 def _large_members(result: Read) -> ResultMembers:
-    """The members of a large result, whose names were found when it was read. Their bytes are not copied."""
+    """The members of a large result, found while it arrived. Their bytes are not copied."""
     whole = memoryview(result)
     found = {_FIELDS[name]: result.spans[name] for name in result.spans.keys() & _FIELDS.keys()}
     return ResultMembers(**{field: msgspec.Raw(whole[start:stop]) for field, (start, stop) in found.items()})
 
 
 def read_answer(answer: Result) -> ReadResult:
-    """The same for an answer. Raises UPSTREAM_ERROR."""
+    """Read the result of an answer. Raises UPSTREAM_ERROR."""
     return answer if type(answer) is ReadResult else ReadResult(answer.id, answer.result, read_members(answer.result))
 
 
 def plain_answer(data: bytes) -> ReadResult | None:
-    """The answer in these bytes, if they are nothing but a good one in compact form, with a number for an id; else
-    None, for `decode`, which says what is wrong with them."""
+    """The answer in these bytes, if they are a successful answer in compact form with an integer id.
+
+    None for all other bytes, which `decode` reads.
+    """
     if len(data) > LARGE:
         return None
     try:
@@ -166,7 +170,7 @@ def plain_answer(data: bytes) -> ReadResult | None:
         members = _decode(result)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    # A member that stood twice, an escape or a space would make them longer.
+    # A repeated member, an escape or a space would make the bytes longer.
     if message.jsonrpc != "2.0" or len(data) != RESULT_LENGTH + len(b"%d" % id_) + len(result):
         return None
     if members.length() != len(result):

@@ -1,4 +1,4 @@
-"""The capabilities that a client or server declared, kept as received, with the few questions the hub asks."""
+"""The capabilities that a client declared: the bytes as received, and the few facts that the hub needs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LIVE_REQUESTS: Final = frozenset(
 )
 """Requests of a server to a host of MCPL."""
 APPS: Final = "io.modelcontextprotocol/ui"
-"""MCP Apps: pages of servers that a client shows. It means the same in both eras."""
+"""MCP Apps: pages of servers that a client shows. Both eras use the same extension."""
 APPS_CAPABILITIES: Final = msgspec.json.encode({"extensions": {APPS: {"mimeTypes": ["text/html;profile=mcp-app"]}}})
 """The capabilities of a client that shows MCP Apps and answers no requests of servers."""
 LIVE_EXTENSION: Final = "dev.interlock/mcpl"
 
 
 class ClientCapabilities(msgspec.Struct, frozen=True):
-    """A client's word on itself; `raw` is what it sent."""
+    """The capabilities that a client declares. `raw` has the bytes as sent."""
 
     raw: bytes = b"{}"
     sampling: bool = False
@@ -39,17 +39,17 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
     elicitation_url: bool = False
     roots: bool = False
     tasks: bool = False
-    """Whether it takes a task for an answer (the extension of the stateless era)."""
+    """Whether it accepts a task as the answer to a call (the extension of the stateless era)."""
     other_elicitation: frozenset[str] = frozenset()
-    """Ways of asking a person that came after this was written, by their names."""
+    """Elicitation modes that this version does not know, by name."""
     hosts_tasks: bool = False
-    """Whether it answers as a task what it is asked for (2025-11-25)."""
+    """Whether it can answer a server's request with a task (2025-11-25)."""
     live: bool = False
-    """Whether it is a host of MCPL, which servers may turn to by themselves."""
+    """Whether it is an MCPL host, to which servers may send requests by themselves."""
 
     @property
     def names(self) -> list[str]:
-        """The capabilities that it declared, as this hub knows them."""
+        """The names of the declared capabilities that this hub knows."""
         known = {
             "sampling": self.sampling,
             "elicitation": self.elicitation_form or self.elicitation_url or bool(self.other_elicitation),
@@ -60,7 +60,7 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
 
     @property
     def answers_servers(self) -> bool:
-        """Whether a server may turn to this client in the middle of a call."""
+        """Whether a server may send requests to this client during a call."""
         return self.sampling or self.elicitation_form or self.elicitation_url or self.roots
 
     def can_answer(self, method: str, params: bytes = b"{}") -> bool:
@@ -85,7 +85,7 @@ NO_CAPABILITIES: Final = ClientCapabilities()
 
 @cache_short(1024)
 def read_client_capabilities(raw: bytes) -> ClientCapabilities:
-    """The capabilities in a client's own words, understood. Cached, since the same words come with every request."""
+    """Decode a client's capabilities. Cached, because a stateless client sends the same bytes with every request."""
     declared = decode_json(raw, _Declared, "INVALID_PARAMS", "client capabilities")
     elicitation = declared.elicitation
     return ClientCapabilities(
@@ -104,7 +104,7 @@ def read_client_capabilities(raw: bytes) -> ClientCapabilities:
 
 
 def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
-    """The `requiredCapabilities` object for a request the client did not say it answers."""
+    """The `requiredCapabilities` object for a request that the client did not declare to answer."""
     if method == "sampling/createMessage":
         return {"sampling": {"tools": {}} if _request_form(params).with_tools else {}}
     if method in LIVE_REQUESTS:
@@ -115,7 +115,7 @@ def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
 
 
 def _is_live(experimental: msgspec.Raw | msgspec.UnsetType) -> bool:
-    """Whether a client's experiments name MCPL. They are its own affair, so any shape of them is taken."""
+    """Whether a client's `experimental` names MCPL. Any JSON is accepted there."""
     if isinstance(experimental, msgspec.UnsetType):
         return False
     return "mcpl" in decode_json_or(experimental, dict[str, msgspec.Raw], {})

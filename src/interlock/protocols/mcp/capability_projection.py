@@ -1,4 +1,4 @@
-"""A client's declarations of one era in the form of the other: from a session into each request, and back."""
+"""Translates a client's declarations between the eras: from a session into each request, and back."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from interlock.protocols.mgp.negotiation import EXTENSION_KEY as MGP
 from interlock.wire.bounded_cache import cache_short
 
 _CROSSING: Final = ("sampling", "elicitation", "roots", "experimental")
-"""The capabilities that mean the same on both sides. Tasks are another thing in each era, and stay where they are."""
+"""The capabilities with the same meaning in both eras. Tasks differ between the eras, so they are not translated."""
 OF_EACH_HOP: Final = (TASKS, MGP)
-"""Extensions that each hop agrees on for itself."""
+"""Extensions that each hop negotiates separately."""
 
 
 @cache_short(1024)
@@ -33,7 +33,7 @@ def capabilities_across(raw: bytes) -> bytes:
     declared = members(raw)
     kept = {name: declared[name] for name in _CROSSING if name in declared}
     if "roots" in kept:
-        # Nobody can be told of changed roots on the other side.
+        # The other era has no notification of changed roots.
         kept["roots"] = msgspec.Raw(b"{}")
     extensions = members(bytes(declared["extensions"])) if "extensions" in declared else {}
     if APPS in extensions:
@@ -43,7 +43,7 @@ def capabilities_across(raw: bytes) -> bytes:
 
 @cache_short(1024)
 def capabilities_along(raw: bytes) -> bytes:
-    """A client's capabilities for a server that has a session with it, as the client has with the hub."""
+    """A client's capabilities for a server of the same era."""
     declared = members(raw)
     kept: dict[str, object] = {name: declared[name] for name in (*_CROSSING, "tasks") if name in declared}
     if "extensions" in declared:
@@ -56,7 +56,7 @@ def capabilities_along(raw: bytes) -> bytes:
 def request_meta(
     revision: Revision, capabilities: bytes, client_info: bytes | None, log_level: str | None
 ) -> Mapping[str, object]:
-    """The `_meta` that a session's client would send with each request in the stateless era."""
+    """The `_meta` that the client of a session would send with each request in the stateless era."""
     meta: dict[str, object] = {
         PROTOCOL_VERSION: revision.name,
         CLIENT_CAPABILITIES: msgspec.Raw(capabilities_across(capabilities)),
@@ -69,6 +69,6 @@ def request_meta(
 
 
 def with_request_meta(own: bytes | None, meta: Mapping[str, object]) -> bytes:
-    """A request's own `_meta` with these members. Its own values of the reserved keys do not count."""
+    """A request's `_meta` with these members, which replace its own values of reserved keys."""
     kept = {} if own is None else {key: value for key, value in members(own).items() if key not in MODERN_KEYS}
     return msgspec.json.encode({**kept, **meta})

@@ -1,4 +1,4 @@
-"""The agreement with a peer: with a session in the handshake era, with each request in the stateless one."""
+"""The negotiated properties of a client: per session in the handshake era, per request in the stateless era."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from interlock.wire.errors import ErrorDialect
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How one client speaks."""
+    """The protocol revision, capabilities and extensions of one client."""
 
     revision: Revision
     capabilities: ClientCapabilities = NO_CAPABILITIES
     client_info: bytes | None = None
-    """Self-reported, for display alone."""
+    """The client's own description. Only for display."""
     log_level: str | None = None
-    """The least severe message this request wants; None wants none (stateless era)."""
+    """The lowest log level that this request wants; None for no log messages (stateless era)."""
     rest: bool = False
-    """Whether it came as a plain HTTP request and is answered with a status and a body, not with a message."""
+    """Whether the request came over REST, and is answered with a status and a body instead of a message."""
 
     mgp_offer: tuple[MgpOffer, MgpPlace] | None = None
     """The client's MGP declaration, and its place; None if it made none."""
@@ -28,14 +28,14 @@ class Dialect(msgspec.Struct, frozen=True):
     """The MGP agreement. A service that speaks MGP sets it; without it the peers speak plain MCP."""
 
     modern: bool = False
-    """Whether requests stand alone: the revision's own word, kept here because every call asks for it."""
+    """Whether the revision is stateless. A copy of `revision.modern`, because every call reads it."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "modern", self.revision.modern)
 
     @property
     def error_dialect(self) -> ErrorDialect:
-        """How errors are spoken to this client."""
+        """The error dialect for this client."""
         if self.rest:
             return ErrorDialect.REST
         if self.mgp is not None:

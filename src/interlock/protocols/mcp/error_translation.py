@@ -1,4 +1,4 @@
-"""A server's own error for a client of the other era: the same words, with a number that this client's revision has."""
+"""Translates a server's error for a client of another era: the same message, with a code of the client's revision."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _INTERNAL: Final = TABLE["INTERNAL_ERROR"].mcp
 _HUBS_OWN: Final = frozenset(TABLE[name].new_mcp for name in ("HEADER_MISMATCH", "UNSUPPORTED_VERSION"))
 """Errors that concern the hub as the caller, not the client."""
 _RESERVED: Final = range(-32099, -32019)
-"""The specification's own (2026-07-28, Error Codes): no other code of these is ever sent."""
+"""Codes that the specification reserves (2026-07-28, Error Codes). Servers may not invent codes in this range."""
 
 
 def error_for_new(error: ErrorObject) -> ErrorObject:
-    """A server's error for a new client, whichever era the server is of."""
+    """A server's error for a client of the stateless era."""
     if error.code == NOT_FOUND.mcp:
         return _numbered(error, NOT_FOUND.new_mcp)
     lacking = (_MISSING_CAPABILITY.mcp, _MISSING_CAPABILITY.new_mcp)
@@ -30,12 +30,12 @@ def error_for_new(error: ErrorObject) -> ErrorObject:
 
 
 def error_for_old(error: ErrorObject, method: str) -> ErrorObject:
-    """A new server's error for an old client."""
+    """A stateless server's error for a client of the handshake era."""
     if error.code == _MISSING_CAPABILITY.new_mcp:
         return _numbered(error, _MISSING_CAPABILITY.mcp)
     if error.code in _HUBS_OWN:
         return _numbered(error, _INTERNAL)
-    # Other faults in the params of a read do not carry the address (2026-07-28, Resources).
+    # Only an unknown resource has the address in its data (2026-07-28, Resources).
     if method == "resources/read" and error.code == NOT_FOUND.new_mcp and _about(error).uri is not None:
         return _numbered(error, NOT_FOUND.mcp)
     return error

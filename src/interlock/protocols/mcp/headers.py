@@ -1,4 +1,4 @@
-"""The `Mcp-*` headers of the stateless era: written by clients, checked by servers. The body is always what counts.
+"""The `Mcp-*` headers of the stateless era: written by clients, checked by servers. The body always decides.
 
 (2026-07-28, Streamable HTTP: Request Metadata.)
 """
@@ -30,11 +30,11 @@ _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?\Z", re.ASCI
 
 
 def encode_value(value: str | float | bool) -> str:
-    """A parameter's value as a header value: plain where that is safe, base64 between markers where it is not."""
+    """A parameter's value as a header value: plain text if that is safe, otherwise base64 between markers."""
     if isinstance(value, bool):
         text = "true" if value else "false"
     else:
-        # 42.0 is an integer to JSON Schema, and has to be one in its header.
+        # 42.0 is an integer in JSON Schema, so the header must have an integer, too.
         text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     if _PLAIN.match(text) and not (text.startswith("=?base64?") and text.endswith("?=")):
         return text
@@ -42,7 +42,7 @@ def encode_value(value: str | float | bool) -> str:
 
 
 def decode_value(header: str) -> str:
-    """The value in a header. Raises HEADER_MISMATCH for what no client may have written."""
+    """The value in a header. Raises HEADER_MISMATCH for an invalid one."""
     if header.startswith("=?base64?") and header.endswith("?="):
         try:
             return base64.b64decode(header[9:-2], validate=True).decode()
@@ -54,14 +54,14 @@ def decode_value(header: str) -> str:
 
 
 class ParamHeader(msgspec.Struct, frozen=True):
-    """One `x-mcp-header` of a tool: the header's name and the way to the value in the arguments."""
+    """One `x-mcp-header` of a tool: the header's name and the path of the value in the arguments."""
 
     header: str
     path: tuple[str, ...]
 
 
 class BadParamHeader(ValueError):
-    """A tool's `x-mcp-header` breaks the rules, so the tool must not be offered."""
+    """A tool has an invalid `x-mcp-header`, so it must not be offered."""
 
 
 def param_headers(schema: object) -> tuple[ParamHeader, ...]:
@@ -85,7 +85,7 @@ def param_values(headers: Iterable[ParamHeader], arguments: object) -> list[tupl
 
 
 def check_standard(headers: Mapping[bytes, bytes], method: str, name: str | None, version: str) -> None:
-    """Refuse a request whose version, method or name header is missing or says something else than its body."""
+    """Refuse a request whose version, method or name header is missing or differs from its body."""
     said_version = headers.get(VERSION)
     if said_version is None or said_version.decode("latin-1") != version:
         raise _mismatch("MCP-Protocol-Version", said_version, version)
@@ -123,7 +123,7 @@ def _same(sent: str, value: object) -> bool:
     if isinstance(value, bool):
         return sent == ("true" if value else "false")
     if isinstance(value, int | float):
-        # Numbers are compared exactly: a proxy must read in the header the number that is used.
+        # Numbers are compared exactly, so that a proxy reads the same number in the header as the server in the body.
         return _NUMBER.match(sent) is not None and Decimal(sent) == Decimal(str(value))
     return sent == value
 

@@ -1,4 +1,4 @@
-"""A server's questions on their way to a client of another revision, and the answers on their way back."""
+"""Translates a server's requests for input to a client of another revision, and the answers back."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from interlock.wire.json_values import decode_json, decode_json_or
 from interlock.wire.names import may_spell
 
 QUESTION_KEY: Final = "dev.interlock.server/questionKey"
-"""The `_meta` key with which an old server names a question, as new ones do in `inputRequests`."""
+"""The `_meta` key by which a handshake-era server names a question, as stateless servers do in `inputRequests`."""
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _OLD_MEMBERS: Final = ("elicitationId", "task")
 """Members of an input request that only 2025-11-25 has."""
 
 
 def question_for_old(revision: Revision, method: str, params: bytes, elicitation_id: str | None = None) -> bytes:
-    """A newer server's question: with the id that 2025-11-25 wants for a visit, without a mode before that."""
+    """A stateless server's question for a handshake-era client: with the `elicitationId` of 2025-11-25, or without a
+    mode before that revision."""
     if method != "elicitation/create" or (revision is R2025_11_25 and elicitation_id is None):
         return params
     fields = members(params)
@@ -37,7 +38,7 @@ def question_for_old(revision: Revision, method: str, params: bytes, elicitation
 
 
 def key_of(params: bytes) -> str | None:
-    """The key that an old server gives its question; None for none, or one that a client could not use."""
+    """The key that a handshake-era server gives its question; None if it is missing or unusable."""
     if not may_spell(params, QUESTION_KEY.encode()):
         return None
     found = decode_json_or(params, _Keyed, _Keyed()).meta.key
@@ -45,7 +46,7 @@ def key_of(params: bytes) -> str | None:
 
 
 def question_for_new(params: bytes) -> bytes:
-    """An old server's question, without what belongs to its own conversation."""
+    """A handshake-era server's question for a stateless client, without members of its own conversation."""
     fields = members(params)
     for member in _OLD_MEMBERS:
         fields.pop(member, None)
@@ -58,19 +59,18 @@ def question_for_new(params: bytes) -> bytes:
 
 
 def answer_for_old(method: str, answer: bytes) -> bytes:
-    """A new client's answer. Raises INVALID_PARAMS for what is none."""
+    """A stateless client's answer for a handshake-era server. Raises INVALID_PARAMS for an invalid answer."""
     check_answer(method, answer)
     return plain(answer, read_client_answer(answer))
 
 
 def check_answer(method: str, answer: bytes) -> None:
-    """Whether an answer has the form of one to this question. Its content is for the server that asked. Raises
-    INVALID_PARAMS."""
-    decode_json(answer, _ANSWERS[method], "INVALID_PARAMS", f"this is no answer to {method}")
+    """Check the form of an answer. The server that asked judges its content. Raises INVALID_PARAMS."""
+    decode_json(answer, _ANSWERS[method], "INVALID_PARAMS", f"this is not an answer to {method}")
 
 
 def _plain_choices(schema: bytes) -> bytes:
-    """Titled choices as 2025-06-18 knew them: `enum` with `enumNames`."""
+    """Titled choices in the form of 2025-06-18: `enum` with `enumNames`."""
     form: Any = msgspec.json.decode(schema)
     properties = form.get("properties") if isinstance(form, dict) else None
     for field in properties.values() if isinstance(properties, dict) else ():

@@ -1,6 +1,6 @@
-"""Reads a request as it arrives: where it goes, its `_meta`, its era, and whether it may be served at all.
+"""Reads a request on arrival: its target, its `_meta` and its era, and refuses invalid ones.
 
-Every refusal that the specification requires of a server before it serves a request happens here, for all transports.
+All checks that the specification requires before a request is served are here, for every transport.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class RequestMeta(msgspec.Struct, frozen=True):
     log_level: str | None = None
     traceparent: str | None = None
     trace_id: msgspec.Raw | msgspec.UnsetType = _UNSET
-    """The trace as MGP names it."""
+    """The trace id in MGP's member."""
     tail: bytes = b"}"
-    """The `_meta` for the next hop, as it follows other members: all but the progress token, which never crosses."""
+    """The `_meta` for the next hop, to append to other members. It lacks the progress token, which never crosses."""
 
 
 class RequestPreview(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ def _preview_large(params: Read) -> RequestPreview:
 
 
 def _read_meta(raw: bytes) -> RequestMeta | None:
-    """Read a `_meta` in one look. One without members that vary is kept: a client sends it with every request."""
+    """Read a `_meta`. One without varying members is cached, because a client sends it with every request."""
     fields = _decode_meta(raw)
     if fields is None:
         return None
@@ -115,7 +115,7 @@ def _read_meta(raw: bytes) -> RequestMeta | None:
     try:
         traceparent = None if parent is None else _decode_text(parent)
         if parent is not None and traceparent is None:
-            del fields["traceparent"]  # A null: the hub puts its own in this place.
+            del fields["traceparent"]  # It is null. The hub adds its own.
         trace_id = fields.get("trace_id", _UNSET)
         meta = RequestMeta(
             None if token is None else _decode_token(token),
@@ -169,10 +169,10 @@ def is_modern(request: Request, view: RequestPreview, headers: Headers | None) -
         return False
     version = headers.get(mcp_headers.VERSION)
     if version is None:
-        # Some clients of the handshake send the header with the method, too.
+        # Some handshake-era clients also send the method header.
         handshake = request.method == "initialize" or mcp_headers.SESSION in headers
         return mcp_headers.METHOD in headers and not handshake
-    # An unknown version must be newer than the handshake: the table has every version with one.
+    # The table has every handshake-era version, so an unknown version must be newer.
     known = REVISIONS.get(version.decode("latin-1"))
     return known.modern if known is not None else mcp_headers.METHOD in headers
 
@@ -195,7 +195,7 @@ def read_modern(request: Request, view: RequestPreview, headers: Headers | None)
 
 
 def refusal_dialect(params: bytes) -> ErrorDialect:
-    """The error dialect for a stateless request that no service has seen: MGP's where the client offers MGP."""
+    """The error dialect for a stateless request that is refused before a service sees it."""
     try:
         meta = preview(params).meta
         declared = _UNSET if meta is None else meta.client_capabilities
@@ -228,7 +228,7 @@ def check_session_version(headers: Headers, agreed: Revision) -> None:
 
 
 def name_in(method: str, view: RequestPreview) -> str | None:
-    """The name that the header `Mcp-Name` repeats."""
+    """The name that the header `Mcp-Name` must repeat."""
     row = METHODS.get(method)
     if row is None or row.named_by == "name":
         return view.name
@@ -259,9 +259,9 @@ def _new_dialect(version: str, capabilities: bytes, info: bytes | None, log_leve
 
 
 def _check_size(capabilities: bytes, info: bytes | None) -> None:
-    """Bound an introduction, which is kept as long as the session or the call lasts."""
+    """Bound an introduction, because it is kept as long as the session or the call."""
     if max(len(capabilities), len(info or b"")) > MAX_INTRODUCTION:
-        raise Fault("INVALID_PARAMS", f"a client says at most {MAX_INTRODUCTION} bytes of what it is and can do")
+        raise Fault("INVALID_PARAMS", f"`capabilities` and `clientInfo` have at most {MAX_INTRODUCTION} bytes each")
 
 
 def _mgp_offer(capabilities: bytes) -> tuple[MgpOffer, MgpPlace] | None:

@@ -22,13 +22,13 @@ MODERN_KEYS: Final = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITI
 _RESERVED: Final = MODERN_KEYS | {PROGRESS_TOKEN, "traceparent"}
 
 Members = dict[str, msgspec.Raw]
-"""The members of an object, values raw."""
+"""The members of an object, with raw values."""
 
 _decode_members = msgspec.json.Decoder(Members).decode
 
 
 def members(payload: bytes) -> Members:
-    """The members of an object, values raw. Raises INVALID_PARAMS for anything but an object."""
+    """The members of an object, with raw values. Raises INVALID_PARAMS if it is not an object."""
     if type(payload) is Read and payload.spans:
         return {name: msgspec.Raw(value) for name, value in payload.members.items()}
     try:
@@ -38,7 +38,7 @@ def members(payload: bytes) -> Members:
 
 
 def names_method(message: bytes) -> bool:
-    """Whether a message that cannot be read as a whole is a request, which must be answered."""
+    """Whether an unreadable message seems to be a request, which must be answered."""
     try:
         return "method" in members(message)
     except Fault:
@@ -46,7 +46,7 @@ def names_method(message: bytes) -> bool:
 
 
 def with_meta(params: bytes, changes: dict[str, object], drop: frozenset[str] = frozenset()) -> bytes:
-    """The params with keys of their `_meta` set or dropped. All other members stay as they were."""
+    """The params with keys of their `_meta` set or dropped. All other members stay unchanged."""
     if type(params) is Read:
         return _with_meta_large(params, changes, drop)
     fields = members(params)
@@ -68,9 +68,9 @@ def _with_meta_large(params: Read, changes: dict[str, object], drop: frozenset[s
 
 
 def reserved_meta(raw: bytes) -> bytes:
-    """A request's `_meta` without a client's own members: a person who approves a call is not shown them.
+    """A request's `_meta` with reserved members only, because a person who approves a call does not see the others.
 
-    The progress token is never the client's: the hub puts its own in that place.
+    It lacks the progress token, because the hub sends its own.
     """
     return msgspec.json.encode({name: value for name, value in members(raw).items() if name in _RESERVED})
 
@@ -78,7 +78,7 @@ def reserved_meta(raw: bytes) -> bytes:
 def with_trace(raw: bytes, trace: str) -> bytes:
     """A `_meta` with a `traceparent` for this trace id, in place of any that it has.
 
-    The trace begins at the hub, so the span is new, and sampled: a server further on must not drop it.
+    The trace begins at the hub, so the span is new. It is sampled, so that no later server drops it.
     """
     fields: dict[str, object] = dict(members(raw)) if raw else {}
     fields.pop("traceparent", None)

@@ -1,4 +1,4 @@
-"""Every method and notification of MCP: who sends it, in which era, and what it needs. The one table of them."""
+"""The table of all methods and notifications of MCP: who sends each, in which era, and what it needs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Method(msgspec.Struct, frozen=True):
     sender: Sender
     eras: frozenset[Era]
     needs: str = ""
-    """The capability the *other* side must have declared: the server's for what clients send, and the reverse."""
+    """The capability that the *other* side must have declared."""
     named_by: Literal["", "name", "uri", "taskId"] = ""
-    """The member of params that says which one is meant, mirrored into `Mcp-Name`."""
+    """The member of params that names the target. `Mcp-Name` repeats it."""
     list_member: str = ""
     """For a paginated list: the member of the result that holds the items."""
     cacheable: bool = False
@@ -29,11 +29,11 @@ class Method(msgspec.Struct, frozen=True):
     may_ask: bool = False
     """The result may be `input_required` in the stateless era."""
     params: frozenset[str] = frozenset()
-    """The members of its params that go on to a server. No other does: nobody judged it, and nobody was shown it."""
+    """The members of its params that are forwarded to a server. Others are dropped, because no gate judges them."""
 
     @property
     def notification(self) -> bool:
-        """Whether it wants no answer."""
+        """Whether it is a notification."""
         return self.name.startswith("notifications/")
 
 
@@ -138,4 +138,4 @@ SERVED_MODERN: Final = _served(Era.MODERN)
 IDEMPOTENT: Final = frozenset(
     row.name for row in METHODS.values() if row.sender == "client" and row.name not in ("tools/call", "initialize")
 ) | {"ping"}
-"""Requests that may be sent again when the fate of the first is unknown."""
+"""Requests that may be repeated when the outcome of the first is unknown."""

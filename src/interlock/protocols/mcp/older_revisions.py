@@ -1,7 +1,7 @@
-"""Results of a newer server in the form of an older revision. Bytes in, bytes out.
+"""Converts results of a newer server to an older revision. Bytes in, bytes out.
 
-Structured content came with 2025-06-18 and was an object until 2026-07-28; audio came with 2025-03-26, links to
-resources with 2025-06-18. Content that a revision cannot carry is described in words, never dropped silently.
+Structured content came with 2025-06-18 and had to be an object until 2026-07-28. Audio came with 2025-03-26, links to
+resources with 2025-06-18. Content that a revision lacks is replaced by a text about it, never dropped silently.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from interlock.wire.large import Read, mentions
 from interlock.wire.names import may_spell
 
 RESULT: Final = "result"
-"""The member that holds a value which is no object, where only objects are allowed."""
+"""The member that wraps a value which is not an object, where only objects are allowed."""
 
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 OUTPUT_SCHEMA: Final = b"outputSchema"
@@ -24,12 +24,12 @@ _WHOLE: Final = f"#/properties/{RESULT}"
 
 
 def wraps(output_schema: bytes | None) -> bool:
-    """Whether a tool's structured content must be put into an object for clients before 2026-07-28."""
+    """Whether a tool's structured content must be wrapped in an object for clients before 2026-07-28."""
     return output_schema is not None and msgspec.json.decode(output_schema, type=_Kind).type != "object"
 
 
 def older_tool(revision: Revision, definition: bytes) -> bytes:
-    """A definition of a tool, with its output schema as the revision has it."""
+    """A tool's definition, with its output schema in the form of the revision."""
     if revision.modern or not may_spell(definition, OUTPUT_SCHEMA):
         return definition
     tool = _decode_fields(definition)
@@ -52,7 +52,7 @@ def _may_have_structure(result: bytes) -> bool:
 
 
 def result_for(revision: Revision, result: bytes, wrap: bool) -> bytes:
-    """A result of a tool, prompt or resource. `wrap` says that the tool's own schema is wrapped in the list."""
+    """A result of a tool, prompt or resource. `wrap`: the listed output schema of the tool is wrapped."""
     if revision.modern:
         return result
     if _may_have_structure(result):
@@ -93,21 +93,21 @@ def _wrapped(schema: Any) -> dict[str, object]:
 
 
 def _moved(schema: Any) -> Any:
-    """A schema one level down: references to its own parts lead there."""
+    """A schema moved one level down, with adjusted references to its own parts."""
     if isinstance(schema, list):
         return [_moved(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     parts = {key: _moved(part) for key, part in schema.items()}
     ref = parts.get("$ref")
-    # With an identifier of its own a schema is its own root, wherever it stands.
+    # A schema with its own identifier is its own root, so its references stay.
     if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")):
         parts["$ref"] = _WHOLE + ref[1:]
     return parts
 
 
 def _places(value: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Where pieces of content stand: in a tool's result, and in the messages of a prompt."""
+    """The lists of content blocks: in a tool's result, and in the messages of a prompt."""
     content = value.get("content")
     if isinstance(content, list):
         yield from ((content, index) for index in range(len(content)))

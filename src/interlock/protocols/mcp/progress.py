@@ -1,4 +1,4 @@
-"""Progress notifications for the receiver: under the token of its own request, and with a number that grows.
+"""Progress notifications: reads their number, and replaces their token by that of the receiver's request.
 
 (2025-11-25 and 2026-07-28, Progress: "The progress value MUST increase with each notification".)
 """
@@ -19,7 +19,7 @@ _decode = msgspec.json.Decoder(_Progress).decode
 
 
 def how_far(params: bytes) -> float | None:
-    """How far something is; None where the notification does not say it in a number."""
+    """The progress of a notification; None if it is not a number."""
     try:
         return _decode(params).progress
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -27,5 +27,5 @@ def how_far(params: bytes) -> float | None:
 
 
 def with_token(params: bytes, token: Id) -> bytes:
-    """The same under another token."""
+    """The notification's params with another token."""
     return msgspec.json.encode({**members(params), PROGRESS_TOKEN: token})

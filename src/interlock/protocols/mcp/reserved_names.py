@@ -1,7 +1,7 @@
-"""Names that only the hub writes. It removes them from the messages of servers, so that no server speaks for it.
+"""Names that only the hub writes. The hub removes them from servers' messages, so that no server can imitate it.
 
-`_meta` keys below `dev.interlock/`, the members of `data` that say why the hub refused a call, and the questions of the
-stateless era in a result that is none.
+They are `_meta` keys below `dev.interlock/`, the members of `data` that say why the hub refused a call, and the
+stateless era's questions in a result that is not `input_required`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ PREFIX: Final = HUB_PREFIX.decode()
 ERROR_MEMBERS: Final = frozenset(
     {"domain", "name", "gate", "rule", "hint", "decision", "denied_by", "trace_id", "retry_after_ms"}
 )
-"""The members of an error's `data` by which a client knows the hub's own errors, in any case of letters."""
+"""The members of an error's `data` by which a client recognizes the hub's own errors. Case is ignored."""
 MAX_SEARCHED: Final = 65_536
-"""Bytes of data whose members are looked through on the loop."""
+"""Bytes of data that are searched on the loop."""
 STRAY: Final = ("inputRequests", "requestState")
 
 _UNSET: Final = msgspec.UNSET
 
 
 def error_of_server(error: ErrorObject) -> ErrorObject:
-    """A server's error without the hub's names in its data. Data that is too large or deep to be read goes."""
+    """A server's error without the hub's names in its data. Data that is too large or too deep is dropped."""
     raw = bytes(error.data)
     if not raw:
         return error
@@ -52,7 +52,7 @@ def error_of_server(error: ErrorObject) -> ErrorObject:
 
 
 def _may_spell_prefix(raw: bytes) -> bool:
-    """Whether a name anywhere may begin with the hub's prefix, in any case of letters."""
+    """Whether any name may begin with the hub's prefix. Case is ignored."""
     lowered = raw.lower()
     return PREFIX.removesuffix("/").encode() in lowered or b"\\u" in lowered
 

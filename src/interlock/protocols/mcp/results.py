@@ -1,6 +1,6 @@
-"""Results as each era wants them: made new, or carried over from the other one. Bytes in, bytes out.
+"""Makes results in the form of each era, and converts them between the eras. Bytes in, bytes out.
 
-A result that needs no change passes untouched; another is changed without decoding the rest.
+A result that needs no change passes unchanged. Others are changed without decoding their remaining members.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EMPTY: Final = b"{}"
 
 KINDS: Final = ("resultType",)
 MODERN_MEMBERS: Final = (*KINDS, "ttlMs", "cacheScope")
-"""Members of results in the stateless era alone."""
+"""Members of results that only the stateless era has."""
 
 _UNSET: Final = msgspec.UNSET
 
@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder(Members).decode
 
 
 def with_members(result: bytes, members: bytes) -> bytes:
-    """An object with further members at its front. `members` ends with a comma unless the object is empty."""
+    """An object with more members at its start. `members` ends with a comma unless the object is empty."""
     if type(result) is Read:
         return result.changed({name: bytes(value) for name, value in _decode(b"{%b}" % members.rstrip(b",")).items()})
     rest = result.lstrip()[1:]
@@ -37,9 +37,9 @@ def with_members(result: bytes, members: bytes) -> bytes:
 
 
 def complete(result: bytes, *, ttl_ms: int | None = None, server_info: bytes | None = None) -> bytes:
-    """A handshake-era result for a client of the stateless one. `ttl_ms` is given for what may be cached.
+    """A handshake-era result for a stateless client. `ttl_ms` is set for results that may be cached.
 
-    That era has no other kind of result than a complete one, whatever a server writes into it.
+    Handshake-era results are always complete, whatever `resultType` the server writes.
     """
     return completed(result, read_members(result), ttl_ms=ttl_ms, server_info=server_info)
 
@@ -47,10 +47,10 @@ def complete(result: bytes, *, ttl_ms: int | None = None, server_info: bytes | N
 def completed(
     result: bytes, members: ResultMembers, *, ttl_ms: int | None = None, server_info: bytes | None = None
 ) -> bytes:
-    """The same for a result that was read."""
+    """The same as `complete`, for a result that was read."""
     if type(result) is Read:
         return _large_complete(result, ttl_ms, server_info)
-    # A server that knows no caching cannot have meant what it seems to say of it.
+    # A handshake-era server has no caching, so its members of these names have another meaning.
     hinted = not members.private or (ttl_ms is not None and not (members.ttl_ms is _UNSET and members.scope is _UNSET))
     if hinted or members.result_type is not _UNSET:
         foreign = MODERN_MEMBERS if hinted else KINDS
@@ -65,12 +65,12 @@ def completed(
 
 
 def own_result(result: bytes) -> bytes:
-    """A result of the hub itself for a client of the stateless era. It is not read: it may have thousands of rows."""
+    """A result of the hub itself for a stateless client. It is not decoded: it may have thousands of rows."""
     return with_members(result, b'"resultType":"complete",')
 
 
 def plain(result: bytes, members: ResultMembers) -> bytes:
-    """A stateless-era result for a client of the handshake era, without what that era does not know."""
+    """A stateless-era result for a handshake-era client, without members that this era lacks."""
     if type(result) is Read:
         return result.changed({}, MODERN_MEMBERS) if "resultType" in result.spans else result
     if members.result_type is _UNSET and members.ttl_ms is _UNSET and members.scope is _UNSET:
@@ -82,15 +82,15 @@ def plain(result: bytes, members: ResultMembers) -> bytes:
 
 
 def narrowed(result: bytes) -> bytes:
-    """A result that nobody but its caller may keep, whatever its server said: access is decided per caller here."""
+    """A result that only its caller may cache, whatever its server says, because the hub decides access per caller."""
     if type(result) is Read:
         return result.changed({"cacheScope": b'"private"'})
     return msgspec.json.encode(_decode(result) | {"cacheScope": msgspec.Raw(b'"private"')})
 
 
 def cacheable(result: bytes) -> bytes:
-    """A stateless-era result that may be kept, with the hints that it must have: for how long, and for its caller alone
-    (2026-07-28, Caching). A malformed value counts as absent."""
+    """A stateless-era result with valid caching members: a time to live, and private to its caller (2026-07-28,
+    Caching). A malformed value counts as absent."""
     fields = _decode(result) if type(result) is not Read else _short(result, ("ttlMs", "cacheScope"))
     try:
         ttl = max(0, msgspec.json.decode(fields.get("ttlMs", b"0"), type=int))
@@ -105,14 +105,14 @@ def cacheable(result: bytes) -> bytes:
 
 
 def meta_for_legacy(raw: bytes) -> bytes | None:
-    """A request's `_meta` without the keys of the stateless era; None when nothing is left."""
+    """A request's `_meta` without the keys of the stateless era; None if none is left."""
     fields = {key: value for key, value in _decode(raw).items() if key not in MODERN_KEYS}
     return msgspec.json.encode(fields) if fields else None
 
 
 def of_known_kind(result: bytes, kind: str | None, *, tasks: bool) -> bytes:
-    """A stateless-era result that says what kind it is, as each must. Raises UPSTREAM_ERROR for a kind that nobody
-    agreed on (2026-07-28, Responses)."""
+    """A stateless-era result with its required `resultType`. Raises UPSTREAM_ERROR for an unknown one (2026-07-28,
+    Responses)."""
     if kind is None:
         return with_members(result, b'"resultType":"complete",')
     if kind != "complete" and not (tasks and kind == "task"):
@@ -135,7 +135,7 @@ def _short(result: Read, names: tuple[str, ...]) -> Members:
 
 
 def refusal_result(fault: Fault, *, modern: bool, error_dialect: ErrorDialect = ErrorDialect.OLD_MCP) -> bytes:
-    """A refused tool call as a result the model can read and correct itself by."""
+    """A refused tool call as a result, so that the model can read the reason and correct the call."""
     error = fault.render(error_dialect)
     text = fault.message + (f"\n{fault.hint}" if fault.hint else "")
     result: dict[str, object] = {
@@ -144,7 +144,7 @@ def refusal_result(fault: Fault, *, modern: bool, error_dialect: ErrorDialect = 
         "_meta": {"dev.interlock/error": error.data},
     }
     if "rejection" in fault.data:
-        # MGP, Validation Response Format: what an agent needs to correct its code by itself.
+        # MGP, Validation Response Format: an agent needs these members to correct its code.
         result["structuredContent"] = fault.data["rejection"]
     encoded = msgspec.json.encode(result)
     return complete(encoded) if modern else encoded

@@ -1,4 +1,4 @@
-"""The revisions of MCP that are spoken here, oldest first, and what sets them apart."""
+"""The supported revisions of MCP, oldest first, and their differences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Revision(msgspec.Struct, frozen=True):
     structures: bool = True
     """Results have structured content, and links to resources beside it."""
     modern: bool = False
-    """Whether requests stand alone, without a session: the era, as what every request asks for."""
+    """Whether the revision is stateless. A copy of `era`, because every request reads it."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "modern", self.era is Era.MODERN)

@@ -9,7 +9,7 @@ from interlock.wire.errors import Fault
 
 
 def check_messages(messages: object) -> None:
-    """Refuse messages in which results of tools are mixed with other content, or are missing after their use."""
+    """Refuse messages that mix tool results with other content, or lack the result of a tool use."""
     if not isinstance(messages, list):
         raise Fault("INVALID_PARAMS", "messages must be a list")
     due: set[object] = set()

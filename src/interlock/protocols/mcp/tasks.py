@@ -1,7 +1,7 @@
-"""Tasks: calls that outlive the request that began them, in both forms that MCP has given them.
+"""Tasks: calls that outlive the request that began them, in both forms of MCP.
 
-2025-11-25 has them in the core (Tasks); the stateless era has them as the extension `io.modelcontextprotocol/tasks`
-(SEP-2663, Tasks Extension). The two are not compatible on the wire: here is one state, and how each form writes it.
+2025-11-25 has tasks in the core (Tasks). The stateless era has the extension `io.modelcontextprotocol/tasks` (SEP-2663,
+Tasks Extension). Their messages differ, so this module has one state for both, and reads and writes each form.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class TaskState(msgspec.Struct, frozen=True):
 
     @property
     def over(self) -> bool:
-        """Whether nothing can change any more."""
+        """Whether the task has ended, so that its state no longer changes."""
         return self.status in TERMINAL
 
     def to_wire(self, modern: bool) -> dict[str, object]:
-        """The members that say so."""
+        """The state as members of a message, in either form."""
         members: dict[str, object] = {
             "taskId": self.id,
             "status": self.status,
@@ -76,7 +76,7 @@ class TaskState(msgspec.Struct, frozen=True):
 
 
 def read_state(raw: bytes, modern: bool) -> TaskState:
-    """A task's state from an answer or a notification. Raises UPSTREAM_ERROR for what is none."""
+    """A task's state from an answer or a notification. Raises UPSTREAM_ERROR for an invalid one."""
     try:
         if modern:
             new = msgspec.json.decode(raw, type=_NewState)
@@ -87,7 +87,7 @@ def read_state(raw: bytes, modern: bool) -> TaskState:
             ttl_ms, poll_ms = old.ttl, old.pollInterval
             state = old
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's word on a task cannot be read: {cause}") from None
+        raise Fault("UPSTREAM_ERROR", f"the server's state of a task cannot be read: {cause}") from None
     ttl = None if ttl_ms is None else max(0, int(ttl_ms))
     poll = None if poll_ms is None else max(0, int(poll_ms))
     return TaskState(state.taskId, state.status, state.createdAt, state.lastUpdatedAt, ttl, poll, state.statusMessage)
@@ -104,7 +104,7 @@ def task_in(result: bytes, modern: bool) -> TaskState | None:
 
 
 def wanted_ttl(task: msgspec.Raw) -> int | None:
-    """How long a request wants its task kept, in milliseconds, as its `task` says. Raises INVALID_PARAMS."""
+    """The requested time to live of a task, in milliseconds. Raises INVALID_PARAMS."""
     wanted = decode_json(task, _Wanted, "INVALID_PARAMS", "task").ttl
     return None if wanted is None else max(1, int(min(wanted, 1e15)))
 
@@ -133,7 +133,7 @@ def task_id_in(params: bytes) -> str:
 
 
 def unknown_task() -> Fault:
-    """The one answer to an id that is not good here: unknown, another's and expired all get the same words."""
+    """The error for an invalid task id. Unknown, foreign and expired tasks get the same error."""
     return Fault("INVALID_PARAMS", "no such task: it is unknown, or it has expired")
 
 
