@@ -142,12 +142,12 @@ async def test_t129_no_session_address_or_rule_ends_it(tmp_path: Path) -> None:
         assert "APPROVAL_PENDING" in str(answer), "a new session and a new key"
         assert await call(client(hub, "mine", "/servers/notes/mcp"), "save") == "APPROVAL_PENDING"
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        with pytest.raises(Fault, match="cannot be approved always: a person is asked about each such call"):
+        with pytest.raises(Fault, match="cannot be approved always: each such call needs a person's answer"):
             await read_and_answer(hub.hub_app.inbox, decision.id, "always", ADA)
         await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert await call(client(hub, "mine"), "notes__save") == "saved", "a person has approved this one"
         assert await call(client(hub, "mine"), "notes__save") == "APPROVAL_PENDING", "and not the next"
-        with pytest.raises(Fault, match="no rule can be made from decision"):
+        with pytest.raises(Fault, match="no rule can be made from approval request"):
             await hub.operate("rules.make", decision=decision.id, terminal=True)
         assert hub.hub_app.inbox.rules() == [], "none that would answer other requests for the same call"
         for path in ("/profiles/free/mcp", "/mcp"):

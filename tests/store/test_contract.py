@@ -10,9 +10,21 @@ import msgspec
 import pytest
 
 from cases import each_case
-from interlock.store import Collection, Conflict, Store, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from interlock.store import (
+    Collection,
+    Conflict,
+    Store,
+    StoreDamaged,
+    StoreError,
+    StoreTooNew,
+    StoreUnavailable,
+    WrongChecksum,
+    damaged_entries,
+)
 from interlock.store.connect import connect
 from interlock.store.database import transaction
+from interlock.store.feed import STALLED_S
+from waiting import until
 
 from .things import THINGS, Thing
 
@@ -282,8 +294,36 @@ async def test_a_flipped_bit_in_a_document_is_detected_as_damage(where: str) -> 
     database.close()
     with pytest.raises(StoreDamaged):
         await store.get(THINGS, "a")
+    mirror = await store.mirror(THINGS)
+    assert isinstance(mirror.problems["a"], WrongChecksum)
     with pytest.raises(StoreDamaged):
-        await store.mirror(THINGS)
+        mirror.get("b")
+    await store.close()
+
+
+async def test_a_damaged_document_hides_no_other_and_a_restored_backup_repairs_it(where: str, tmp_path: Path) -> None:
+    store = await Store.open(where, [THINGS])
+    mirror = await store.mirror(THINGS)
+    for id_ in ("a", "b", "c"):
+        await put(store, Thing(id_, "good"))
+    await store.backup(tmp_path / "copy")
+    # Another node deletes one, and its row is damaged on the way: nobody may go on with the old state.
+    spoil = "UPDATE documents SET body = NULL, version = version + 1, revision = revision + 100 WHERE key = 'a'"
+    await store.commit(lambda database: database.execute(spoil))
+    await store.commit(lambda database: database.execute("UPDATE counters SET value = 200 WHERE name = 'revision'"))
+    await until(lambda: "a" in mirror.problems)
+    assert mirror.lookup("a") is None
+    await put(store, Thing("b", "new"))
+    assert (mirror.lookup("b"), store.behind_s() < STALLED_S) == (Thing("b", "new"), True)
+    assert store.problems()["things"].keys() == {"a"}
+    again = await Store.open(where, [THINGS])
+    later = await again.mirror(THINGS)
+    assert later.problems.keys() == {"a"}, "a deletion that was damaged is no deletion"
+    assert later.lookup("c") == Thing("c", "good")
+    await again.close()
+    assert damaged_entries(where) == ["'a' of things"]
+    await store.restore(tmp_path / "copy")
+    assert (mirror.problem, mirror.get("a")) == (None, Thing("a", "good"))
     await store.close()
 
 

@@ -30,6 +30,7 @@ from interlock.hub.handlers.discovery_methods import DiscoveryMethods
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.live.required_hooks import RequiredHooks
 from interlock.hub.readiness import Readiness
+from interlock.hub.store_faults import unreadable
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.health_monitor import HealthMonitor
@@ -225,7 +226,7 @@ class HubApp:
         if self.is_started and (tampering := self.recorder.resumed.tampering):
             hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
             found.append((tampering, hint))
-        return found + self.live.features.warnings
+        return found + (unreadable(self.store) if self.is_started else []) + self.live.features.warnings
 
     @property
     def resolver(self) -> Resolver:

@@ -8,10 +8,28 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from interlock.store import Conflict, Mirror, NotRecorded, StoreBusy, StoreError, StoreFull, StoreUnavailable
+from interlock.store import (
+    Conflict,
+    Mirror,
+    NotRecorded,
+    Store,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from interlock.wire.errors import Fault
 
 RETRY_AFTER_MS: Final = 1000
+MAX_NAMED: Final = 4
+STRICT: Final = "requests that need them are refused"
+_EFFECTS: Final = {
+    "keys": "these keys are refused, and no key is created, rotated or revoked for a name whose key is among them",
+    "grants": "one may be a denial, so every call that needs a grant is refused",
+    "permissions": "one may be a denial, so every permission of a server is denied",
+}
+"""The effect of unreadable entries, by collection."""
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 
@@ -42,6 +60,17 @@ def as_faults() -> Iterator[None]:
         yield
     except StoreError as cause:
         raise fault_of(cause) from None
+
+
+def unreadable(store: Store) -> list[tuple[str, str]]:
+    """The stored entries that cannot be read, for operators: what follows from them, and what to do."""
+    found = []
+    for name, problems in store.problems().items():
+        keys = ", ".join(map(repr, sorted(problems)[:MAX_NAMED]))
+        more = len(problems) - MAX_NAMED
+        listed = f"{keys} and {more} more" if more > 0 else keys
+        found.append((f"entries of {name} cannot be read ({listed}): {_EFFECTS.get(name, STRICT)}", StoreDamaged.hint))
+    return found
 
 
 def starting() -> Fault:

@@ -6,7 +6,7 @@ Both databases have one schema and one interface. An acknowledged change is comm
 from __future__ import annotations
 
 from .collection import Collection, Document
-from .connect import check_store
+from .connect import check_store, damaged_entries
 from .errors import (
     Conflict,
     NotRecorded,
@@ -17,6 +17,7 @@ from .errors import (
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
+    WrongChecksum,
 )
 from .mirror import Mirror
 from .store import Store, Transaction
@@ -36,5 +37,7 @@ __all__ = [
     "StoreTooNew",
     "StoreUnavailable",
     "Transaction",
+    "WrongChecksum",
     "check_store",
+    "damaged_entries",
 ]

@@ -100,11 +100,13 @@ def _replace_documents(database: Database, backup: Database) -> list[Change]:
     database.execute("UPDATE counters SET value = value WHERE name = 'revision'")
     revision = max(documents.counter(database, "revision"), documents.counter(backup, "revision"))
     current, restored = documents.every(database), documents.every(backup)
+    if (wrong := next((change for change in restored.values() if change.is_damaged), None)) is not None:
+        raise wrong.problem
     changes, unchanged = [], []
     for at in sorted(current.keys() | restored.keys()):
         old, new = current.get(at), restored.get(at)
         body = None if new is None else new.body
-        if old is not None and old.body == body:
+        if old is not None and not old.is_damaged and old.body == body:
             unchanged.append(old)
             continue
         revision += 1

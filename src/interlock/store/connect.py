@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from .database import Database
+from .documents import damaged
 from .errors import StoreUnavailable
 from .schema import check_schema
 from .sqlite import Sqlite
@@ -53,6 +54,14 @@ def check_store(where: str) -> None:
             raise StoreUnavailable("the database cannot be written", hint, operator_text=str(path))
     with closing(connect(where, read_only=True)) as database:
         check_schema(database)
+
+
+def damaged_entries(where: str) -> list[str]:
+    """The stored entries that do not match their checksums, for operators. Reads the whole database."""
+    if is_missing(where):
+        return []
+    with closing(connect(where, read_only=True)) as database:
+        return [f"{key!r} of {collection}" for collection, key in damaged(database)]
 
 
 def sqlite_path(where: str) -> Path:

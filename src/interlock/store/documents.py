@@ -14,7 +14,7 @@ import msgspec
 
 from .collection import Collection, Document, column_text
 from .database import Database, Row, in_chunks
-from .errors import Conflict, StoreDamaged
+from .errors import Conflict, StoreDamaged, WrongChecksum
 from .writer import Unchanged
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -34,6 +34,13 @@ class Change(msgspec.Struct, frozen=True):
     version: int
     revision: int
     body: str | None
+    is_damaged: bool = False
+    """Whether the row does not match its checksum. It may have been anything, a deletion too."""
+
+    @property
+    def problem(self) -> WrongChecksum:
+        """The error of a row that does not match its checksum."""
+        return WrongChecksum(f"an entry of {self.collection} does not match its checksum", operator_text=repr(self.key))
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -134,10 +141,10 @@ def values(database: Database, collection: AnyCollection, column: str) -> list[s
 
 
 def whole(database: Database, collection: str) -> tuple[int, list[Change]]:
-    """Every document of a collection, and the revision of this snapshot."""
-    sql = f"SELECT {_FIELDS} FROM documents WHERE collection = ? AND body IS NOT NULL"
-    rows = database.execute(sql, (collection,))
-    return counter(database, "revision"), [_checked(row) for row in rows]
+    """Every document of a collection, the damaged ones too, and the revision of this snapshot."""
+    rows = database.execute(f"SELECT {_FIELDS} FROM documents WHERE collection = ?", (collection,))
+    found = [change for change in map(_read, rows) if change.body is not None or change.is_damaged]
+    return counter(database, "revision"), found
 
 
 def newest(database: Database, collection: str) -> int:
@@ -147,9 +154,9 @@ def newest(database: Database, collection: str) -> int:
 
 
 def since(database: Database, revision: int) -> list[Change]:
-    """The next page of changes after a revision, in order."""
+    """The next page of changes after a revision, in order, the damaged ones too."""
     sql = f"SELECT {_FIELDS} FROM documents WHERE revision > ? ORDER BY revision LIMIT {_PAGE}"
-    return [_checked(row) for row in database.execute(sql, (revision,))]
+    return [_read(row) for row in database.execute(sql, (revision,))]
 
 
 def counter(database: Database, name: str) -> int:
@@ -157,9 +164,14 @@ def counter(database: Database, name: str) -> int:
 
 
 def every(database: Database) -> dict[tuple[str, str], Change]:
-    """All documents of all collections by collection and key, including deleted ones."""
+    """All documents of all collections by collection and key, including deleted and damaged ones."""
     rows = database.execute(f"SELECT {_FIELDS} FROM documents")
-    return {(change.collection, change.key): change for change in map(_checked, rows)}
+    return {(change.collection, change.key): change for change in map(_read, rows)}
+
+
+def damaged(database: Database) -> list[tuple[str, str]]:
+    """Collection and key of each document that does not match its checksum."""
+    return [place for place, change in every(database).items() if change.is_damaged]
 
 
 def replace_all(database: Database, changes: Iterable[Change]) -> None:
@@ -227,13 +239,20 @@ def _document(collection: Collection[T], change: Change) -> Document[T]:
 
 
 def _checked(row: Row) -> Change:
+    change = _read(row)
+    if change.is_damaged:
+        raise change.problem
+    return change
+
+
+def _read(row: Row) -> Change:
     *values, stored = row
     collection, key, version, revision, body = values
     text = body if isinstance(body, str) else None
     change = Change(str(collection), str(key), _number(version), _number(revision), text)
-    if _checksum(change) != stored:
-        raise StoreDamaged(f"an entry of {collection!s} does not match its checksum", operator_text=repr(key))
-    return change
+    if _checksum(change) == stored:
+        return change
+    return Change(change.collection, change.key, change.version, change.revision, None, is_damaged=True)
 
 
 def _checksum(change: Change) -> int:

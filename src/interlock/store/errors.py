@@ -56,6 +56,10 @@ class StoreDamaged(StoreError):
     hint = "restore the last backup with `interlock restore`"
 
 
+class WrongChecksum(StoreDamaged):
+    """A stored document does not match its checksum. Any part of its row may be wrong, its key too."""
+
+
 class NotRecorded(StoreError):
     """The audit log could not be written, so the change was not made."""
 

@@ -28,7 +28,7 @@ class _Entry(msgspec.Struct, Generic[T], frozen=True):
     revision: int
     document: Document[T] | None
     problem: StoreDamaged | None = None
-    """Why the document cannot be decoded."""
+    """Why the document cannot be read."""
 
     @property
     def is_deleted(self) -> bool:
@@ -45,7 +45,7 @@ class Mirror(Generic[T]):
         self.generation = 0
         """Grows with every change, so that data derived from the documents can be recognized as outdated."""
         self.problems: dict[str, StoreDamaged] = {}
-        """The documents that cannot be decoded, by key, until they are replaced or deleted."""
+        """The documents that cannot be read, by key, until they are replaced or deleted."""
         self.loading = 0
         """How many reads of the whole collection are in progress."""
         self._entries: dict[str, _Entry[T]] = {}
@@ -54,7 +54,7 @@ class Mirror(Generic[T]):
 
     @property
     def problem(self) -> StoreDamaged | None:
-        """Why a document cannot be decoded. While there is one, every read but `readable` raises it."""
+        """Why a document cannot be read. While there is one, every read but `readable` and `lookup` raises it."""
         return next(iter(self.problems.values()), None)
 
     def get(self, key: str) -> T | None:
@@ -72,8 +72,16 @@ class Mirror(Generic[T]):
         return self.readable()
 
     def readable(self) -> Iterator[T]:
-        """The documents that can be decoded, for readers that treat the others by their keys."""
+        """The documents that can be read, for readers that treat the others by their keys."""
         return (entry.document.value for entry in self._entries.values() if entry.document is not None)
+
+    def lookup(self, key: str) -> T | None:
+        """The document of a key, whether others can be read or not; None if it cannot be read itself.
+
+        Only for collections in which a missing document permits nothing.
+        """
+        entry = self._entries.get(key)
+        return None if entry is None or entry.document is None else entry.document.value
 
     def __len__(self) -> int:
         return len(self._entries) - len(self._deleted)
@@ -81,7 +89,7 @@ class Mirror(Generic[T]):
     def on_change(self, listener: Listener[T]) -> Callable[[], None]:
         """Call `listener` with the key and new value of every change. Returns how to stop.
 
-        The value is None for a document that was deleted or cannot be decoded. A listener that raises keeps no other
+        The value is None for a document that was deleted or cannot be read. A listener that raises keeps no other
         change from being applied.
         """
         self._listeners.append(listener)
@@ -91,6 +99,10 @@ class Mirror(Generic[T]):
         """Apply a change, unless it or a later one of the same document is known."""
         self.revision = max(self.revision, change.revision)
         entry = self._entries.get(change.key)
+        if change.is_damaged:
+            # Its version may be wrong as well, and it may be a deletion: whatever was known is in doubt.
+            self._set(change.key, _Entry(0 if entry is None else entry.version, change.revision, None, change.problem))
+            return
         if entry is not None and entry.version >= change.version:
             return
         document: Document[T] | None = None

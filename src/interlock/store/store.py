@@ -21,7 +21,7 @@ from .collection import Collection, Document
 from .connect import connect, sqlite_path
 from .database import Database, transaction
 from .documents import AnyCollection, Change, Changes, Edit
-from .errors import StoreError
+from .errors import StoreDamaged, StoreError
 from .feed import Feed, now_s
 from .mirror import Mirror
 from .readers import Readers
@@ -105,6 +105,10 @@ class Store:
         self._mirrors[collection.name] = mirror
         await self._load(mirror)
         return mirror
+
+    def problems(self) -> dict[str, dict[str, StoreDamaged]]:
+        """The documents that cannot be read, by collection and key."""
+        return {name: mirror.problems for name, mirror in self._mirrors.items() if mirror.problems}
 
     def behind_s(self) -> float:
         """For how long changes by other nodes may be unknown here. The hub refuses calls when this grows too long."""

@@ -202,7 +202,7 @@ def _start(home: Path, loaded: LoadedConfig) -> Iterator[DoctorCheck]:
     from interlock.hub.cannot_start import CannotStart
     from interlock.hub.foundation import store_of
     from interlock.hub.sealing_key import check_stored
-    from interlock.store import StoreError, check_store
+    from interlock.store import StoreDamaged, StoreError, check_store, damaged_entries
     from interlock.web.run import check_start
 
     try:
@@ -214,6 +214,9 @@ def _start(home: Path, loaded: LoadedConfig) -> Iterator[DoctorCheck]:
     try:
         check_store(where)
         check_stored(where, loaded.config, home)
+        if found := damaged_entries(where):
+            message = f"entries do not match their checksums: {', '.join(found[:20])}"
+            yield DoctorCheck("store", "wrong", message, StoreDamaged.hint)
     except StoreError as cause:
         yield DoctorCheck("store", "wrong", cause.for_operators, cause.hint)
     except BadHubSecret:

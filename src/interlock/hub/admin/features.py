@@ -97,7 +97,7 @@ class FeatureOperations:
         """The agents that have a key or settings."""
         hub_app, config = self._hub_app, self._hub_app.config
         configured = {LOCAL_AGENT.id, *config.agents, *(channel.agent for channel in config.channels.values())}
-        return configured | {key.principal for key in hub_app.keys.list()}
+        return configured | {key.principal for key in hub_app.keys.readable()}
 
     async def _need_person(self, by: Principal, params: EnableFeatures, hint: str) -> None:
         present = params.terminal or params.console

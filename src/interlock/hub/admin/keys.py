@@ -45,7 +45,7 @@ class KeyOperations:
                     key.permissions,
                     key.rate,
                 )
-                for key in self._keys.list()
+                for key in self._keys.readable()
             ]
         )
 

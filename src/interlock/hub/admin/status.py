@@ -69,7 +69,7 @@ class StatusOperations:
             catalog_generation=hub_app.catalog.generation,
             servers=servers,
             disabled=[name for name, server in config.servers.items() if not server.enabled],
-            agents=[AgentStatus(key.principal, key.kind, key.profile) for key in hub_app.keys.list()],
+            agents=[AgentStatus(key.principal, key.kind, key.profile) for key in hub_app.keys.readable()],
             calls=hub_app.hub.open_calls,
             memory_mb=resident_mb(),
             warnings=[HubWarning(message, hint) for message, hint in hub_app.warnings],

@@ -1,6 +1,7 @@
 """Keys: 256 random bits, shown once and stored as a keyed hash. A key identifies a principal.
 
-Keys are stored, and looked up in memory. Until the store is open, every key is refused.
+Keys are stored, and looked up in memory. Until the store is open, every key is refused. A stored key that cannot be
+read is refused, and the others are valid: a key only permits.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -200,7 +201,7 @@ class Keys:
 
     def principal(self, text: str) -> Principal | None:
         """The principal of a key. Raises AUTH_EXPIRED."""
-        key = self.mirror.get(self._hash(text))
+        key = self.mirror.lookup(self._hash(text))
         if key is None or (key.principal.startswith(PERSON) and key.kind != "person"):
             return None  # an older hub may have stored a key of an agent with the name of a person
         if key.expired(datetime.now(UTC)):
@@ -210,23 +211,27 @@ class Keys:
 
     def of(self, text: str) -> Key | None:
         """The stored key of a text."""
-        return self.mirror.get(self._hash(text))
+        return self.mirror.lookup(self._hash(text))
 
     def get(self, hash: str) -> Key | None:
         """The stored key with a hash, or the accepted access token."""
-        return self.mirror.get(hash) or self._token_key(hash)
+        return self.mirror.lookup(hash) or self._token_key(hash)
 
     def used(self, hash: str) -> None:
         """Note that a key was used; `write_uses` stores it."""
         self._used.add(hash)
 
     def list(self) -> list[Key]:
-        """Every key."""
+        """Every key. Raises StoreDamaged where one cannot be read: it may be of any principal and kind."""
         return list(self.mirror.values())
+
+    def readable(self) -> Iterator[Key]:
+        """The keys that can be read, to show them."""
+        return self.mirror.readable()
 
     def last_used(self, hash: str) -> datetime | None:
         """When a key was last used, to about a minute."""
-        use = self._uses.get(hash)
+        use = self._uses.lookup(hash)
         return None if use is None else use.last_used
 
     async def write_uses(self) -> None:
@@ -236,7 +241,7 @@ class Keys:
         try:
             async with self._store.transaction() as change:
                 for hash_ in used:
-                    if self.mirror.get(hash_) is not None:
+                    if self.mirror.lookup(hash_) is not None:
                         change.put(KEY_USES, KeyUse(hash_, now))
         except StoreError:
             # Only for display: the next run stores it.

@@ -19,7 +19,7 @@ from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
 from interlock.protocols.mcpl.wake import SEPARATOR
 from interlock.store import Collection as StoreCollection
-from interlock.store import Mirror, Store
+from interlock.store import Mirror, Store, WrongChecksum
 from interlock.wire.errors import Fault
 
 MAX_ENTRIES: Final = 10_000
@@ -123,7 +123,7 @@ class Features:
 
         mirror.on_change(changed)
         self._store, self._mirror, self._on_change = store, mirror, on_change
-        unreadable = {server for key in mirror.problems if (server := _server_of(key)) is not None}
+        unreadable = {server for key in mirror.problems if (server := _server_of(mirror, key)) is not None}
         for server in unreadable.union(entry.server for entry in mirror.readable()):
             on_change(server)
 
@@ -216,7 +216,7 @@ class Features:
         """The ids of unreadable entries that may disable feature sets of a server. With any, all its sets are off."""
         if self._mirror is None:
             return []
-        return sorted(key for key in self._mirror.problems if _server_of(key) in (server, None))
+        return sorted(key for key in self._mirror.problems if _server_of(self._mirror, key) in (server, None))
 
     async def put(self, entries: Iterable[FeatureEntry], records: Iterable[object]) -> None:
         """Store entries together with their audit records. They are in force when this returns."""
@@ -238,8 +238,11 @@ class Features:
     def warnings(self) -> list[tuple[str, str]]:
         """A warning for each unreadable entry, with the command that deletes it."""
         found = []
-        for id_ in [] if self._mirror is None else sorted(self._mirror.problems):
-            if (parts := entry_parts(id_)) is None:
+        if (mirror := self._mirror) is None:
+            return []
+        for id_ in sorted(mirror.problems):
+            parts = entry_parts(id_)
+            if parts is None or _server_of(mirror, id_) is None:
                 off, hint = "all feature sets", "restore the last backup with `interlock restore`"
             else:
                 server, agent, feature = parts
@@ -290,10 +293,10 @@ def entry_parts(id_: str) -> tuple[str, str, str] | None:
     return None if len(parts) != 3 else (parts[0], parts[1], parts[2])
 
 
-def _server_of(id_: str) -> str | None:
-    """The server of an entry; None for an id that does not name one, so the entry may concern any server."""
+def _server_of(mirror: Mirror[FeatureEntry], id_: str) -> str | None:
+    """The server of an unreadable entry; None for an id that names none or may be wrong: it may concern any server."""
     parts = entry_parts(id_)
-    return None if parts is None else parts[0]
+    return None if parts is None or isinstance(mirror.problems[id_], WrongChecksum) else parts[0]
 
 
 def _denied(config: Config, hosted: frozenset[str]) -> tuple[str, ...]:
