@@ -326,7 +326,8 @@ class Connection:
             async with asyncio.timeout(REOPEN_SECONDS):
                 await self._greet(await shake_hands(link, self.identity))
         except BaseException:
-            link.revision, link.session_id = self.peer.revision, lost
+            link.speak(self.peer.revision)
+            link.join_session(lost)
             raise
         if self._watch is not None:
             self._watch.renew()
@@ -337,8 +338,8 @@ class Connection:
         link = self.link
         if isinstance(link, HttpLink):
             link.recover_with(self)
-            link.revision = peer.revision
-            link.session_id = None if self.modern else link.offered_session
+            link.speak(peer.revision)
+            link.join_session(None if self.modern else link.offered_session)
         elif isinstance(link, OneStreamLink):
             link.modern = self.modern
         if self._prepare is not None:

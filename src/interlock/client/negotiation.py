@@ -77,7 +77,7 @@ class Negotiation:
     async def _probe(self, link: Link, revision: Revision, patience: float | None, again: int = 2) -> Peer | None:
         """Send `server/discover`. None if the server is not of the stateless era."""
         if isinstance(link, HttpLink):
-            link.revision = revision
+            link.speak(revision)
         params = with_meta(EMPTY_OBJECT, self._identity.meta(revision))
         probe = _waiting(link)
         handle = link.send(Outgoing("server/discover", params, math.inf), probe)
@@ -120,9 +120,9 @@ class Negotiation:
 async def shake_hands(link: Link, identity: Identity) -> Peer:
     """Send `initialize`, and read the answer. Raises a `Fault`."""
     if isinstance(link, HttpLink):
-        link.revision = None
-        link.session_id = None
-        link.offered_session = None
+        link.speak(None)
+        link.join_session(None)
+        link.offer_session(None)
     waiting = _waiting(link)
     handle = link.send(Outgoing("initialize", identity.hello(LATEST_LEGACY), math.inf), waiting)
     try:

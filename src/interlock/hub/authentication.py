@@ -57,6 +57,8 @@ class Authenticator:
         self._access = access
         self._freshness = access.freshness
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
+        self._used: set[Caller] = set()
+        """The callers among them that sent a request since uses were last stored."""
         self._callers: WeakSet[Caller] = WeakSet()
         """Every admitted caller whose access is unchanged since."""
         self._open_calls: WeakValueDictionary[str, OpenCalls] = WeakValueDictionary()
@@ -75,7 +77,7 @@ class Authenticator:
         elif caller.expires is not None and self._access.now() >= caller.expires:
             tokens = self._tokens() if caller.principal.key.startswith(TOKEN) else None
             raise expired() if tokens is None else tokens.expired(path)
-        caller.used = True
+        self._used.add(caller)
         return caller
 
     async def admit_in_time(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
@@ -89,9 +91,10 @@ class Authenticator:
     def forget(self) -> None:
         """Look up every caller again, since someone's access has changed."""
         for caller in list(self._callers):
-            caller.current = False
+            caller.expire()
         self._callers.clear()
         self._admitted.clear()
+        self._used.clear()
 
     @property
     def callers(self) -> list[Caller]:
@@ -107,10 +110,10 @@ class Authenticator:
 
     def note_uses(self) -> None:
         """Note in the keys which of them were used since the last time."""
-        for caller in self._admitted.values():
-            if caller.used and caller.principal.key:
+        used, self._used = self._used, set()
+        for caller in used:
+            if caller.principal.key:
                 self._keys.used(caller.principal.key)
-            caller.used = False
 
     def admit_key(self, key: str | None, path: str) -> Caller:
         """The caller on the control socket: the holder of a key, or without one the local agent."""
@@ -144,7 +147,8 @@ class Authenticator:
         """The current form of a caller admitted before access changed. Raises Fault if its address is closed to it."""
         successor = caller.successor
         if successor is None or not successor.current:
-            successor = caller.successor = self.admit_principal(caller.principal, caller.path)
+            successor = self.admit_principal(caller.principal, caller.path)
+            caller.succeed_with(successor)
         return successor
 
     def _list_scope(self, view: View, agent: AgentSettings | None, principal: Principal) -> ListScope:

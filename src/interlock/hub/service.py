@@ -208,7 +208,7 @@ class HubService:
         """Answer a request, now or later."""
         request = exchange.request
         if exchange.dialect.mgp_offer is not None:
-            exchange.dialect = speaking(exchange.dialect)
+            exchange.speak(speaking(exchange.dialect))
         try:
             serve = self._methods.get(request.method)
             if serve is None:
@@ -219,7 +219,8 @@ class HubService:
             if len(params) > limits.members or params.count(b"{") + params.count(b"[") > limits.depth:
                 self._check_shape(params, caller)
             if not caller.current:
-                exchange.caller = caller = self._authenticator.readmit(caller)
+                caller = self._authenticator.readmit(caller)
+                exchange.readmit(caller)
             caller.last_dialect = exchange.dialect
             serve(exchange, caller)
         except Fault as fault:

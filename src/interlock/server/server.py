@@ -307,7 +307,7 @@ class Server(LiveMethods):
         """Answer a request."""
         method = exchange.request.method
         if exchange.dialect.mgp_offer is not None:
-            exchange.dialect = speaking(exchange.dialect)
+            exchange.speak(speaking(exchange.dialect))
         handler = self._handlers.get(method)
         try:
             if handler is None:

@@ -87,6 +87,14 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
         self.on_cancel: Callable[[str], None] | None = None
         """Called once, with the reason, when the client no longer wants the answer."""
 
+    def speak(self, dialect: Dialect) -> None:
+        """Answer in this dialect from now on."""
+        self.dialect = dialect
+
+    def readmit(self, caller: C_co) -> None:  # type: ignore[misc]
+        """Serve the request for the caller as admitted again."""
+        self.caller = caller
+
     @property
     def reachable(self) -> bool:
         """Whether an answer would reach the client now, as far as the transport can tell."""

@@ -42,6 +42,10 @@ class Outgoing(msgspec.Struct):
     accepts: frozenset[str] = frozenset()
     """The notifications naming this request that its sink accepts. They move the deadline as progress does."""
 
+    def be_patient(self, seconds: float) -> None:
+        """Let progress move the deadline to so many seconds from then."""
+        self.patience = seconds
+
     def with_token(self, token: int) -> bytes:
         """The params with this progress token in them."""
         if self.rest is not None:

@@ -28,17 +28,18 @@ log = logging.getLogger("interlock.transports")
 def connect(
     service: Service, caller: AdmittedCaller, listener: Listener | None = None, *, limits: Limits = DEFAULT
 ) -> Link:
-    """A link to a service in this process. The link's `listener` may be set later, before the first request."""
-    link = MemoryLink(service, caller, limits)
-    if listener is not None:
-        link.listener = listener
-    return link
+    """A link to a service in this process."""
+    return MemoryLink(service, caller, limits, listener)
 
 
 class MemoryLink(Link):
     """One client of a service in the same process."""
 
-    def __init__(self, service: Service, caller: AdmittedCaller, limits: Limits) -> None:
+    def __init__(
+        self, service: Service, caller: AdmittedCaller, limits: Limits, listener: Listener | None = None
+    ) -> None:
+        if listener is not None:
+            self.listener = listener
         self._service = service
         self._caller = caller
         self._limits = limits

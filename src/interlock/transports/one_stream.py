@@ -56,6 +56,10 @@ class Waiter(msgspec.Struct, eq=False):
     sent: bool = False
     """Whether the server may have got it, where the transport knows that of each."""
 
+    def arrive(self) -> None:
+        """The server has got it."""
+        self.sent = True
+
 
 class OneStreamLink(Link):
     """A connection to a server that speaks on one stream."""
@@ -135,7 +139,7 @@ class OneStreamLink(Link):
         if self._fault is not None:
             raise Fault("UPSTREAM_UNAVAILABLE", self._fault.message)
         if not outgoing.patience and outgoing.max_deadline is not None:
-            outgoing.patience = outgoing.deadline - self._loop.time()
+            outgoing.be_patient(outgoing.deadline - self._loop.time())
         conversation = self._conversation
         id_ = conversation.reserve()
         params = outgoing.params

@@ -226,6 +226,10 @@ class Fault(Exception):
         """Name and message, as short as a record has them."""
         return f"{self.name}: {self.message}"[:500]
 
+    def add_data(self, **members: object) -> None:
+        """Say more about this case."""
+        self.data = {**self.data, **members}
+
     def quoting(self) -> Fault:
         """A copy that is marked as holding text of a server."""
         return self.reworded(self.message, self.data, quotes_server=True)

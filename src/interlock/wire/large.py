@@ -44,6 +44,8 @@ class Read(bytes):
         spans: dict[str, tuple[int, int]] | None = None,
         names: frozenset[bytes] = frozenset(),
         value: object = msgspec.UNSET,
+        arguments: Read | None = None,
+        digest: str = "",
     ) -> Read:
         """Mark a payload as read."""
         made = cls(payload)
@@ -51,6 +53,8 @@ class Read(bytes):
         made.places = {}
         made.names = names
         made.value = value
+        made.arguments = arguments
+        made.digest = digest
         return made
 
     def member(self, name: str) -> bytes | None:
@@ -118,10 +122,8 @@ def object_of(members: Mapping[str, bytes]) -> bytes:
     made, spans = _joined(members)
     if len(made) <= LARGE or not any(type(value) is Read for value in members.values()):
         return made
-    read = Read.of(made, spans)
     given = members.get("arguments")
-    read.arguments = given if type(given) is Read else None
-    return read
+    return Read.of(made, spans, arguments=given if type(given) is Read else None)
 
 
 def encode_large(value: object) -> bytes:

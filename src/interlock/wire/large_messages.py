@@ -65,9 +65,8 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
     try:
         payload = reader.read()
     except Unreadable as bad:
-        refused = BadMessage(bad.name, bad.message, _id(bad.members.get("id"), limits))
-        refused.asks = "method" in bad.members
-        raise refused from None
+        refused = BadMessage(bad.name, bad.message)
+        raise refused.naming(_id(bad.members.get("id"), limits), asks="method" in bad.members) from None
     if payload[:1] != b"{":
         raise BadMessage("INVALID_REQUEST", "not a JSON-RPC message: expected an object")
     spans = reader.spans
@@ -77,8 +76,7 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
                 raise BadMessage("INVALID_REQUEST", f"member {name[:100]!r} is written in the wrong case")
         message = _classified(payload, spans, reader.names, limits)
     except BadMessage as bad:
-        bad.asks = "method" in spans
-        bad.id = _id(_value(spans, "id"), limits)
+        bad.naming(_id(_value(spans, "id"), limits), asks="method" in spans)
         raise
     if isinstance(message, Result) and isinstance(message.result, Read):
         for (member, name), places in reader.places.items():
@@ -105,8 +103,7 @@ def _batch(data: bytes, limits: Limits, members: int) -> list[Message | BadMessa
         try:
             messages.append(decode(part, limits) if len(part) <= LARGE else _message(part, limits, members))
         except BadMessage as bad:
-            bad.part = part
-            messages.append(bad)
+            messages.append(bad.in_batch(part))
     return messages
 
 
@@ -161,17 +158,16 @@ def _read(payload: bytes, span: Span, names: frozenset[bytes]) -> Read:
     """A member of the envelope, with its own members, and the arguments where it has some."""
     base = span.start
     inner = {name: (each.start - base, each.stop - base) for name, each in span.inner.items()}
-    read = Read.of(payload[base : span.stop], inner if payload[base : base + 1] == b"{" else {}, names)
     given = span.inner.get("arguments")
-    if given is not None and given.value is not msgspec.UNSET:
-        read.arguments = _arguments(payload, given, names)
-    return read
+    known = given is not None and given.value is not msgspec.UNSET
+    arguments = _arguments(payload, given, names) if given is not None and known else None
+    spans = inner if payload[base : base + 1] == b"{" else {}
+    return Read.of(payload[base : span.stop], spans, names, arguments=arguments)
 
 
 def _arguments(payload: bytes, span: Span, names: frozenset[bytes]) -> Read:
-    read = Read.of(payload[span.start : span.stop], names=names, value=span.value)
-    read.digest = hashlib.sha256(read).hexdigest()
-    return read
+    raw = payload[span.start : span.stop]
+    return Read.of(raw, names=names, value=span.value, digest=hashlib.sha256(raw).hexdigest())
 
 
 def _error(payload: bytes, span: Span) -> ErrorObject:

@@ -27,6 +27,10 @@ class Unreadable(Fault):
         super().__init__(name, message)
         self.members: dict[str, object] = {}
 
+    def after(self, members: dict[str, object]) -> None:
+        """Note the members that were read before the error."""
+        self.members = members
+
 
 class MessagePiece(msgspec.Struct, frozen=True):
     """A piece as it is passed on, and the facts that its skeleton gives."""

@@ -76,6 +76,10 @@ class OpenContainer:
         self.inner: dict[str, Span] = {}
         self.places = array("q")
 
+    def read_key(self, key: str) -> None:
+        """Note the name of the last member."""
+        self.key, self.head = key, b"{%b:" % msgspec.json.encode(key)
+
 
 class MessagePlaces:
     """The places of one message."""

@@ -82,7 +82,7 @@ class LargeReader:
         try:
             self._read_pieces()
         except Unreadable as bad:
-            bad.members = {name: span.value for name, span in self.spans.items()}
+            bad.after({name: span.value for name, span in self.spans.items()})
             raise
         return b"".join(self._out)
 
@@ -211,8 +211,7 @@ class LargeReader:
             stack.append(opened)
             if opened.is_object:
                 opened.names.update(node)
-                opened.key = next(reversed(node), "")
-                opened.head = b"{%b:" % _encode(opened.key)
+                opened.read_key(next(reversed(node), ""))
                 node = node.get(opened.key)
             else:
                 node = node[-1] if node else None

@@ -119,8 +119,7 @@ def decode_batch(data: bytes, limits: Limits = DEFAULT) -> list[Message | BadMes
         try:
             messages.append(decode(bytes(part), limits))
         except BadMessage as bad:
-            bad.part = bytes(part)
-            messages.append(bad)
+            messages.append(bad.in_batch(bytes(part)))
     return messages
 
 
@@ -137,9 +136,19 @@ class BadMessage(Fault):
         super().__init__(name, message)
         self.id = id
         self.asks = False
-        """Whether a large message was found to name a method before it was refused."""
+        """Whether the message was found to name a method before it was refused."""
         self.part = b""
         """The bytes of this message, where it is one of a batch."""
+
+    def naming(self, id: Id | None, *, asks: bool) -> BadMessage:
+        """The same, with what was found of its envelope: the id, and whether it names a method."""
+        self.id, self.asks = id, asks
+        return self
+
+    def in_batch(self, part: bytes) -> BadMessage:
+        """The same, as one message of a batch."""
+        self.part = part
+        return self
 
 
 def encode_request(id: Id, method: str, params: bytes) -> bytes:

@@ -357,7 +357,7 @@ def test_no_tool_name_or_parameter_makes_more_than_one_header_line(name: str, va
     from interlock.protocols.mcp.headers import encode_value
 
     heads = Heads(Origin("http", "h", 80), "/", {})
-    heads.revision = R2026_07_28
+    heads.speak(R2026_07_28)
     try:
         encoded = encode_value(value)
     except UnicodeEncodeError:
@@ -384,7 +384,7 @@ def test_a_connection_is_kept_for_as_long_as_the_server_says_and_no_longer_than_
 def test_a_session_id_must_be_visible_ascii(session: str) -> None:
     heads = Heads(Origin("http", "h", 80), "/", {})
     with pytest.raises(Fault):
-        heads.session_id = session
+        heads.join_session(session)
 
 
 @each_case(

@@ -23,8 +23,8 @@ async def echo(visit) -> None:
 
 async def test_requests_of_the_stateless_era_say_what_they_are_in_their_headers(at) -> None:
     linked = await at(echo, headers={"Authorization": "Bearer t"})
-    linked.link.revision = R2026_07_28
-    linked.link.session_id = "never-sent"
+    linked.link.speak(R2026_07_28)
+    linked.link.join_session("never-sent")
     await linked.ask("tools/call", {"name": "grüße"}, name="grüße", param_headers=(("Mcp-Param-Region", "eu"),))
     [visit] = linked.web.visits
     assert visit.headers["mcp-protocol-version"] == "2026-07-28"
@@ -48,7 +48,8 @@ async def test_requests_of_a_session_carry_it_and_initialize_does_not(at) -> Non
     linked = await at(script)
     await linked.ask("initialize")
     assert linked.link.offered_session == "s-1"
-    linked.link.revision, linked.link.session_id = R2025_11_25, "s-1"
+    linked.link.speak(R2025_11_25)
+    linked.link.join_session("s-1")
     await linked.ask("tools/list")
     linked.link.tell("notifications/initialized", b"{}")
     await linked.link.settled()
@@ -66,7 +67,7 @@ async def test_requests_of_a_session_carry_it_and_initialize_does_not(at) -> Non
 
 async def test_the_version_header_is_not_sent_in_revisions_that_do_not_know_it(at) -> None:
     linked = await at(echo)
-    linked.link.revision = R2025_03_26
+    linked.link.speak(R2025_03_26)
     await linked.ask()
     assert "mcp-protocol-version" not in linked.web.visits[0].headers
 
@@ -177,7 +178,7 @@ async def test_cancelling_in_the_stateless_era_hangs_up(at) -> None:
         gone.set()
 
     linked = await at(script)
-    linked.link.revision = R2026_07_28
+    linked.link.speak(R2026_07_28)
     waiting = linked.start()
     await until(lambda: linked.notes)
     linked.link.cancel(linked.handle, "enough")
@@ -193,7 +194,7 @@ async def test_cancelling_in_the_handshake_era_tells_the_server(at) -> None:
             await visit.reply(202)
 
     linked = await at(script)
-    linked.link.revision = R2025_11_25
+    linked.link.speak(R2025_11_25)
     linked.start()
     await until(lambda: linked.web.visits)
     linked.link.cancel(linked.handle, "enough")
@@ -261,7 +262,8 @@ async def test_an_unknown_session_is_told_apart_from_an_unknown_address(at) -> N
     linked = await at(script)
     fault = await linked.lose()
     assert (fault.name, fault.data) == ("UPSTREAM_ERROR", {"status": 404})
-    linked.link.revision, linked.link.session_id = R2025_11_25, "old"
+    linked.link.speak(R2025_11_25)
+    linked.link.join_session("old")
     assert (await linked.lose()).name == "SESSION_UNKNOWN"
 
 

@@ -28,7 +28,7 @@ async def test_a_broken_stream_is_asked_for_again_after_the_time_the_server_name
             await visit.end()
 
     linked = await at(script)
-    linked.link.revision = R2025_11_25
+    linked.link.speak(R2025_11_25)
     assert await linked.ask() == {"late": True}
     assert linked.web.visits[1].headers["last-event-id"] == "e-1"
     assert linked.web.visits[1].headers["accept"] == "text/event-stream"
@@ -47,7 +47,7 @@ async def test_a_stream_is_asked_for_again_as_often_as_something_new_comes(at) -
             await visit.end()
 
     linked = await at(script)
-    linked.link.revision = R2025_11_25
+    linked.link.speak(R2025_11_25)
     assert await linked.ask() == {}
     assert len(linked.web.visits) == 16
 
@@ -60,7 +60,7 @@ async def test_a_stream_that_gives_nothing_new_is_given_up(at) -> None:
         visit.hang_up()
 
     linked = await at(script)
-    linked.link.revision = R2025_11_25
+    linked.link.speak(R2025_11_25)
     assert (await linked.lose()).name == "OUTCOME_UNKNOWN"
     assert len(linked.web.visits) == 11
 
@@ -72,7 +72,7 @@ async def test_a_broken_stream_without_an_event_id_is_lost(at) -> None:
         await visit.end()
 
     linked = await at(script)
-    linked.link.revision = R2025_11_25
+    linked.link.speak(R2025_11_25)
     assert (await linked.lose("tools/list")).name == "OUTCOME_UNKNOWN"
     assert len(linked.web.visits) == 1
 
@@ -84,7 +84,7 @@ async def test_streams_of_the_stateless_era_are_not_resumed(at) -> None:
         await visit.end()
 
     linked = await at(script)
-    linked.link.revision = R2026_07_28
+    linked.link.speak(R2026_07_28)
     assert (await linked.lose()).name == "OUTCOME_UNKNOWN"
     assert len(linked.web.visits) == 1
 
@@ -97,7 +97,7 @@ async def test_an_event_id_cannot_smuggle_a_header(at) -> None:
             await visit.end()
 
     linked = await at(script)
-    linked.link.revision = R2025_11_25
+    linked.link.speak(R2025_11_25)
     assert (await linked.lose()).name == "OUTCOME_UNKNOWN"
     assert len(linked.web.visits) == 1
 
@@ -113,7 +113,8 @@ async def test_the_standing_stream_is_opened_again_where_it_broke_off(at) -> Non
             await visit.gone()
 
     linked = await at(script)
-    linked.link.revision, linked.link.session_id = R2025_11_25, None
+    linked.link.speak(R2025_11_25)
+    linked.link.join_session(None)
     linked.link.listen()
     question = await asyncio.wait_for(linked.listener.questions.get(), 120)
     assert question.method == "roots/list"
@@ -150,7 +151,7 @@ async def test_progress_on_the_standing_stream_still_finds_its_request(at) -> No
             await visit.result()
 
     linked = await at(script)
-    linked.link.revision = R2025_11_25
+    linked.link.speak(R2025_11_25)
     linked.link.listen()
     await linked.ask(wants_progress=True)
     assert [method for method, _ in linked.notes] == ["notifications/progress"]

@@ -24,6 +24,10 @@ class QueuedArguments:
         """Whether entries hold redacted arguments, or only their hashes."""
         self._large_bytes = 0
 
+    def show(self, shown: bool) -> None:
+        """Whether entries hold redacted arguments from now on."""
+        self.shown = shown
+
     def large_or_digest(self, arguments: bytes) -> bytes | str:
         """Arguments over `MAX_QUEUED_BYTES`, or their digest."""
         size = self._large_bytes + len(arguments)

@@ -36,6 +36,10 @@ class RecordedChange:
         self.done: list[Change] = []
         self.error: StoreError | None = None
 
+    def give_up(self) -> None:
+        """Its caller is told that it failed."""
+        self.given_up = True
+
     def outcome(self) -> list[Change]:
         """The documents as they were committed. Raises why they were not."""
         if self.error is not None:

@@ -189,7 +189,7 @@ class Recorder:
 
     def show_arguments(self, shown: bool) -> None:
         """Whether entries hold redacted arguments, or only their hashes."""
-        self._arguments.shown = shown
+        self._arguments.show(shown)
 
     async def commit(self, changes: Changes, records: Sequence[object]) -> list[Change]:
         """Commit changes and their records as one. Raises StoreError if neither was committed, as far as is known."""
@@ -368,7 +368,7 @@ class Recorder:
         self._timer = self._loop.call_later(_RETRY_S[min(self._failures, len(_RETRY_S) - 1)], self._flush)
         self._failures += 1
         for change in self._changes.values():
-            change.given_up = True
+            change.give_up()
         self._answer(self._seq, error)
 
     def _on_overdue(self, error: StoreError) -> None:

@@ -67,21 +67,8 @@ class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
     __slots__ = (
-        "__weakref__",
-        "bare",
-        "current",
-        "expires",
-        "last_dialect",
-        "list_scope",
-        "open_calls",
-        "owner",
-        "path",
-        "plans",
-        "principal",
-        "servers",
-        "successor",
-        "used",
-        "view",
+        "__weakref__", "bare", "current", "expires", "last_dialect", "list_scope", "open_calls", "owner", "path",
+        "plans", "principal", "servers", "successor", "view",
     )  # fmt: skip
 
     def __init__(
@@ -107,14 +94,20 @@ class Caller:
         """False once access changed: then the credential has to be admitted again."""
         self.last_dialect: Dialect | None = None
         """The dialect of its last request, until `hub/sessions/principals.py` collects it."""
-        self.used = True
-        """Whether it sent a request since uses were last stored."""
         self.path = path
         """The address."""
         self.successor: Caller | None = None
         """The same credential as admitted again; see `Authenticator.readmit`."""
         self.servers: dict[str, ServerCaller] = {}
         """Servers that asked the client of this caller for something."""
+
+    def expire(self) -> None:
+        """Have its next request admitted again: access changed."""
+        self.current = False
+
+    def succeed_with(self, successor: Caller) -> None:
+        """Be this caller from now on."""
+        self.successor = successor
 
     def seeing(self, audiences: tuple[str, ...]) -> Caller:
         """The same caller with a list scope of these audiences, for one request: it is not told when access changes."""

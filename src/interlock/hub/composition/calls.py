@@ -100,8 +100,8 @@ class CallParts:
     def reload(self, config: Config) -> None:
         """Judge and record by this configuration."""
         self.gate_chain.reload(config)
-        self._states.life_s = config.hub.limits.parked_s
-        self.dispatcher.quota = _quota(config)
+        self._states.keep_for(config.hub.limits.parked_s)
+        self.dispatcher.bound(_quota(config))
         self.recording.use_mode(strict=config.hub.audit == "strict")
 
     async def close(self) -> None:

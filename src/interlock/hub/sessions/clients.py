@@ -70,7 +70,7 @@ class Clients:
 
     def bound(self, limits: SessionLimits) -> None:
         """Use other limits from now on. An owner may have as many listen streams as sessions."""
-        self.sessions.limits = limits
+        self.sessions.bound(limits)
         self.streams.bound(limits.per_owner)
 
     def end_streams(self, owner: str, reason: str) -> int:

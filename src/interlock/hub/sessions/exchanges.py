@@ -41,7 +41,7 @@ class WrappedExchange(SessionExchange[Session, HC_co]):
 
     @dialect.setter
     def dialect(self, dialect: Dialect) -> None:
-        self.real.dialect = dialect
+        self.real.speak(dialect)
 
     @property
     def open(self) -> bool:

@@ -99,7 +99,7 @@ _ANYTHING: Final = Target("tool", "", "")
 
 def _raise(refusal: Refuse | None) -> None:
     if refusal is not None:
-        refusal.fault.data = {**refusal.fault.data, "gate": "rates", "rule": refusal.rule}
+        refusal.fault.add_data(gate="rates", rule=refusal.rule)
         raise refusal.fault
 
 

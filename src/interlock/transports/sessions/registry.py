@@ -47,6 +47,10 @@ class SessionRegistry(Generic[S]):
         self._idle: IdleOrder[S] = IdleOrder()
         self._owners: dict[str, IdleOrder[S]] = {}
 
+    def bound(self, limits: SessionLimits) -> None:
+        """Use other limits from now on."""
+        self.limits = limits
+
     def __len__(self) -> int:
         return len(self._sessions)
 

@@ -124,6 +124,10 @@ class TransportSession:
         """Whether it has ended."""
         return self.state is SessionState.ENDED
 
+    def use_caller(self, caller: AdmittedCaller) -> None:
+        """End with the credential of this caller from now on."""
+        self.caller = caller
+
     def step(self, event: SessionEvent) -> None:
         """Take an event of the table. Raises ImpossibleTransition."""
         self.state = step(self.state, event)

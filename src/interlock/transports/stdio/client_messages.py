@@ -339,7 +339,7 @@ class ClientMessages:
         """Use the caller that the service has found for this stream from now on."""
         if self._session is not None:
             if self._session.caller is before:
-                self._session.caller = caller
+                self._session.use_caller(caller)
         elif self._caller is before:
             self._caller = caller
 

@@ -43,6 +43,10 @@ class RequestStates:
         self._ended: dict[str, float] = {}
         """Owners whose calls were ended, each with the time until which their earlier states are refused."""
 
+    def keep_for(self, life_s: float) -> None:
+        """Give clients so long from now on."""
+        self.life_s = life_s
+
     def close(self, owner: str, purpose: str, state: str | None, expires: float, matter: str = "") -> str:
         """A token for `owner`, valid for `purpose` until `expires`. With the `matter` that a person has approved, it
         also carries the approval on, once."""

@@ -121,6 +121,10 @@ class Dispatcher:
         self.large_bytes = 0
         """The bytes of the large calls among them."""
 
+    def bound(self, quota: CallQuota) -> None:
+        """Use another quota from now on."""
+        self.quota = quota
+
     def dispatch_if_open(self, call: Call, plan: Plan) -> None:
         """Dispatch a call, unless its client cancelled it meanwhile."""
         if call.exchange.open:

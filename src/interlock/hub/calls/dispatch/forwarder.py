@@ -46,6 +46,7 @@ from interlock.wire.large import Read
 from interlock.wire.messages import Failure, Id, Request, Result
 
 _UNSET: Final = msgspec.UNSET
+_NOTHING: Final[frozenset[str]] = frozenset()
 MAX_TIMEOUT_FACTOR: Final = 10
 """Progress keeps a call alive, up to this many times its timeout."""
 
@@ -378,14 +379,12 @@ class Forwarder(msgspec.Struct, eq=False):
             stream = self._stream is not None and self._stream.asks_for_chunks
             params = self._translation().params(call.members, more, stream=stream)
         name, now = None if target.kind == "completion" else target.name, asyncio.get_running_loop().time()
-        outgoing = Outgoing(
+        accepts = _NOTHING if self._stream is None else self._stream.accepts
+        return Outgoing(
             exchange.request.method, params, now + patience, name, headers, wants_progress,
             max_deadline=now + patience * MAX_TIMEOUT_FACTOR, introduced=True, patience=patience, rest=rest,
+            accepts=accepts if self._callbacks is None else accepts | {CALLBACK},
         )  # fmt: skip
-        if self._stream is not None or self._callbacks is not None:
-            chunks = frozenset[str]() if self._stream is None else self._stream.accepts
-            outgoing.accepts = chunks if self._callbacks is None else chunks | {CALLBACK}
-        return outgoing
 
     def _requests(self) -> CallRequests:
         """The requests of the server to the client within this call."""

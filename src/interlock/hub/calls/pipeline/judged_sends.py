@@ -150,5 +150,5 @@ class JudgedSends:
     def _refused(self, call: Call, refusal: Refuse, gate: str) -> Fault:
         self._pipeline.record_refusal(call, refusal, gate)
         if not refusal.hidden:
-            refusal.fault.data = {**refusal.fault.data, "gate": gate, "rule": refusal.rule}
+            refusal.fault.add_data(gate=gate, rule=refusal.rule)
         return refusal.fault

@@ -383,7 +383,7 @@ class Pipeline:
         fault, exchange = refusal.fault, call.exchange
         self.record_refusal(call, refusal, gate)
         if not refusal.hidden:
-            fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
+            fault.add_data(gate=gate, rule=refusal.rule)
         dialect = exchange.dialect
         if fault.kind.as_result and call.target.kind == "tool" and not dialect.rest:
             exchange.result(refusal_result(fault, modern=dialect.modern, error_dialect=dialect.error_dialect))

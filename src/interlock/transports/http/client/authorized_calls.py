@@ -90,7 +90,7 @@ class AuthorizedCalls:
         authorization = self._authorization
         if authorization.due:
             return False
-        self._heads.authorization = authorization.header
+        self._heads.authorize(authorization.header)
         return True
 
     def hold(self, call: HttpCall) -> None:
@@ -108,12 +108,10 @@ class AuthorizedCalls:
     def refused(self, call: HttpCall, status: int, header: str) -> bool:
         """Take over a request that the server refused. False where another token would not help."""
         challenge = read_challenge(header)
-        call.refusals += 1
-        if call.refusals > MAX_REFUSALS or (status == 403 and not challenge.insufficient_scope):
+        refusals = call.count_refusal()
+        if refusals > MAX_REFUSALS or (status == 403 and not challenge.insufficient_scope):
             return False
-        self._start(
-            self._answer(call, UnauthorizedCall(status, challenge, call.authorization, again=call.refusals > 1))
-        )
+        self._start(self._answer(call, UnauthorizedCall(status, challenge, call.authorization, again=refusals > 1)))
         return True
 
     async def settled(self) -> None:
@@ -161,11 +159,11 @@ class AuthorizedCalls:
             await self._authorization.renew()
         except Exception as cause:
             _fault_of(cause)  # logged unless it was foreseen
-        self._heads.authorization = self._authorization.header
+        self._heads.authorize(self._authorization.header)
 
     def _again(self, call: HttpCall) -> None:
         """Send a call that still waits. It had no effect at the server before."""
-        self._heads.authorization = self._authorization.header
+        self._heads.authorize(self._authorization.header)
         if call.id in self._sender.calls:
             self._sender.repeat(call)
 

@@ -67,8 +67,8 @@ class Heads:
         """The value of the `Authorization` header; empty for none besides the configured headers."""
         return self._authorization
 
-    @authorization.setter
-    def authorization(self, value: str) -> None:
+    def authorize(self, value: str) -> None:
+        """Send this `Authorization` header from now on."""
         if value != self._authorization:
             self._authorization = value
             self._renew()
@@ -78,8 +78,8 @@ class Heads:
         """The path and query that requests go to."""
         return self._target
 
-    @target.setter
-    def target(self, target: str) -> None:
+    def redirect(self, target: str) -> None:
+        """Send requests to this path and query from now on."""
         self._target = target
         self._renew()
 
@@ -88,8 +88,8 @@ class Heads:
         """The protocol revision; None before it is known."""
         return self._revision
 
-    @revision.setter
-    def revision(self, revision: Revision | None) -> None:
+    def speak(self, revision: Revision | None) -> None:
+        """Name this revision from now on."""
         self._revision = revision
         self._renew()
 
@@ -98,8 +98,8 @@ class Heads:
         """The session that requests belong to (handshake era)."""
         return self._session_id
 
-    @session_id.setter
-    def session_id(self, session_id: str | None) -> None:
+    def join_session(self, session_id: str | None) -> None:
+        """Name this session from now on, or none. Raises UPSTREAM_ERROR for an id that no header can hold."""
         if session_id is not None and not _SESSION.match(session_id):
             raise Fault("UPSTREAM_ERROR", "the server gave a session id that is not visible ASCII")
         self._session_id = session_id

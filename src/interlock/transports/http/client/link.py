@@ -48,7 +48,7 @@ CLOSE_SECONDS: Final = 2.0
 
 
 class HttpLink(Link):
-    """A connection to a server over HTTP. The handshake sets `revision` and `session_id`."""
+    """A connection to a server over HTTP. The handshake settles `revision` and `session_id`."""
 
     def __init__(
         self,
@@ -78,6 +78,8 @@ class HttpLink(Link):
         self._last_id = 0
         self.calls: dict[Id, HttpCall] = {}
         """The requests that wait for an answer."""
+        self._resuming: dict[HttpCall, asyncio.TimerHandle] = {}
+        """Requests whose broken streams are asked for again in a moment."""
         self._authorization = authorization
         self.authorized = None if authorization is None else AuthorizedCalls(self, self._heads, authorization)
         """The requests that wait for an access token; None where they carry none that can be renewed."""
@@ -94,18 +96,22 @@ class HttpLink(Link):
         """The protocol revision; None before it is known."""
         return self._heads.revision
 
-    @revision.setter
-    def revision(self, revision: Revision | None) -> None:
-        self._heads.revision = revision
+    def speak(self, revision: Revision | None) -> None:
+        """Speak this revision from now on."""
+        self._heads.speak(revision)
 
     @property
     def session_id(self) -> str | None:
         """The session that requests belong to (handshake era)."""
         return self._heads.session_id
 
-    @session_id.setter
-    def session_id(self, session_id: str | None) -> None:
-        self._heads.session_id = session_id
+    def join_session(self, session_id: str | None) -> None:
+        """Send requests in this session from now on, or in none. Raises UPSTREAM_ERROR."""
+        self._heads.join_session(session_id)
+
+    def offer_session(self, session_id: str | None) -> None:
+        """Note the session id that came with the answer to `initialize`, or that there is none."""
+        self.offered_session = session_id
 
     @property
     def modern(self) -> bool:
@@ -124,7 +130,7 @@ class HttpLink(Link):
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
         if not outgoing.patience and outgoing.max_deadline is not None:
-            outgoing.patience = outgoing.deadline - self._loop.time()
+            outgoing.be_patient(outgoing.deadline - self._loop.time())
         calls = self.calls
         if self._closed or len(calls) >= self.limits.pending:
             raise self._cannot_send()
@@ -136,15 +142,16 @@ class HttpLink(Link):
         elif outgoing.wants_progress:
             params = outgoing.with_token(id_)
         session = heads.session if method != "initialize" else None
-        call = calls[id_] = HttpCall(self, outgoing, sink, id_, params, outgoing.deadline, session)
         authorized, authorization, sent = self.authorized, self._authorization, heads.sent_authorization
         if authorization is not None and authorization.idle and not sent:
             authorized = None
+        ready = authorized is None or authorized.ready()
+        sent = sent if authorized is None else heads.authorization
+        call = calls[id_] = HttpCall(self, outgoing, sink, id_, params, outgoing.deadline, session, sent)
         try:
-            if authorized is not None and not authorized.ready():
+            if authorized is not None and not ready:
                 authorized.hold(call)
             else:
-                call.authorization = sent if authorized is None else heads.authorization
                 self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
         except Fault:
             del calls[id_]
@@ -166,7 +173,7 @@ class HttpLink(Link):
     def extend(self, handle: Id, deadline: float) -> None:
         call = self.calls.get(handle)
         if call is not None:
-            call.deadline = call.least = deadline
+            call.extend(deadline)
 
     def hold(self, handle: Id, *, on: bool) -> None:
         call = self.calls.get(handle)
@@ -248,8 +255,8 @@ class HttpLink(Link):
     def finish(self, call: HttpCall) -> bool:
         if self.calls.pop(call.id, None) is None:
             return False
-        if call.timer is not None:
-            call.timer.cancel()
+        if self._resuming and (timer := self._resuming.pop(call, None)) is not None:
+            timer.cancel()
         return True
 
     def lose(self, call: HttpCall, fault: Fault) -> None:
@@ -278,7 +285,7 @@ class HttpLink(Link):
         self._submit(call, self._payload(call), fresh=True)
 
     def resume(self, call: HttpCall, delay: float) -> None:
-        call.timer = self._loop.call_later(delay, self._resume, call)
+        self._resuming[call] = self._loop.call_later(delay, self._resume, call)
 
     def open_stream(self, standing: Reply, last_event_id: str | None) -> None:
         if self.authorized is not None and not self.authorized.ready():
@@ -297,7 +304,7 @@ class HttpLink(Link):
             return False
         if origin != self._origin:
             return False
-        self._heads.target = target
+        self._heads.redirect(target)
         return True
 
     def progressed(self, call: HttpCall, params: bytes) -> None:
@@ -307,9 +314,7 @@ class HttpLink(Link):
             call.sink.on_notification(PROGRESS, params)
 
     def move_deadline(self, call: HttpCall) -> None:
-        outgoing = call.outgoing
-        if outgoing.max_deadline is not None:
-            call.deadline = max(call.least, min(self._loop.time() + outgoing.patience, outgoing.max_deadline))
+        call.move_deadline(self._loop.time())
 
     def owe(self, request: Request) -> bool:
         return self._server_messages.owe(request)
@@ -328,8 +333,7 @@ class HttpLink(Link):
 
     def _payload(self, call: HttpCall) -> bytes:
         outgoing, heads = call.outgoing, self._heads
-        call.session = heads.session if outgoing.method != "initialize" else None
-        call.authorization = heads.authorization
+        call.send_again(heads.session if outgoing.method != "initialize" else None, heads.authorization)
         return heads.request(call.id, outgoing.method, call.params, outgoing.name, outgoing.param_headers)
 
     def _submit(self, call: HttpCall, payload: bytes, fresh: bool = False) -> None:
@@ -340,7 +344,7 @@ class HttpLink(Link):
             self.lose(call, fault)
 
     def _resume(self, call: HttpCall) -> None:
-        call.timer = None
+        self._resuming.pop(call, None)
         self._submit(call, self._heads.get(call.last_event_id))
 
     def _withdraw(self, call: HttpCall, reason: str) -> None:

@@ -63,8 +63,7 @@ def read_messages(link: ReadingLink, data: bytes) -> Taken:
             return Taken([decode(data, link.limits)])
         parts = decode_batch(data, link.limits)
     except BadMessage as bad:
-        bad.asks = bad.id is not None and names_method(data)
-        parts = [bad]
+        parts = [bad.naming(bad.id, asks=bad.id is not None and names_method(data))]
     return taken(link, parts, data)
 
 
@@ -141,3 +140,8 @@ def retry_after_ms(headers: Mapping[bytes, bytes]) -> int | None:
 
 class _Refusal(msgspec.Struct):
     error: ErrorObject
+
+
+def is_about_session(error: ErrorObject | None) -> bool:
+    """Whether a server refuses a session that it does not know. Some answer 400 where the specification has 404."""
+    return error is not None and "session" in error.message.lower()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -19,6 +18,7 @@ from interlock.transports.http.client.reading import (
     Taken,
     header_text,
     http_fault,
+    is_about_session,
     read_error,
     read_messages,
     speaks_of_recovery,
@@ -29,7 +29,7 @@ from interlock.transports.large_reading import MAX_BUFFERED_BYTES, LargeReading
 from interlock.transports.link import Outgoing, Sink
 from interlock.transports.unread_answers import why_unread
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.messages import BadMessage, Failure, Id, Notification, Request, Result
@@ -67,8 +67,6 @@ class CallLink(ReadingLink, Protocol):
 
     calls: dict[Id, HttpCall]
     """The requests that wait for an answer."""
-    offered_session: str | None
-    """The session id that came with the answer to `initialize`."""
 
     @property
     def authorized(self) -> TokenRefusals | None:
@@ -77,6 +75,9 @@ class CallLink(ReadingLink, Protocol):
     @property
     def modern(self) -> bool:
         """Whether the server speaks the stateless era."""
+
+    def offer_session(self, session_id: str | None) -> None:
+        """Note the session id that came with the answer to `initialize`, or that there is none."""
 
     def finish(self, call: HttpCall) -> bool:
         """The request is over. False when it was over already."""
@@ -119,16 +120,15 @@ class HttpCall(msgspec.Struct, eq=False):
     deadline: float
     session: str | None = None
     """The session that it was sent in (handshake era)."""
+    authorization: str = ""
+    """The `Authorization` header that it was sent with."""
     connection: ReplyConnection | None = None
     payload: bytes = b""
     over: bool = True
-    timer: asyncio.TimerHandle | None = None
     last_event_id: str | None = None
     least: float = 0.0
     """The deadline is never earlier than this."""
-    authorization: str = ""
-    """The `Authorization` header that it was sent with."""
-    refusals: int = 0
+    _refusals: int = 0
     """How often the server refused its access token."""
     _status: int = 0
     _headers: Mapping[bytes, bytes] = _NO_HEADERS
@@ -155,14 +155,29 @@ class HttpCall(msgspec.Struct, eq=False):
     def streams(self) -> bool:
         return bool(self.outgoing.accepts)
 
+    def extend(self, deadline: float) -> None:
+        """Wait until then, at least."""
+        self.deadline = self.least = deadline
+
+    def move_deadline(self, now: float) -> None:
+        """Wait longer, since the request is getting on, up to its last deadline."""
+        outgoing = self.outgoing
+        if outgoing.max_deadline is not None:
+            self.deadline = max(self.least, min(now + outgoing.patience, outgoing.max_deadline))
+
+    def count_refusal(self) -> int:
+        """The server refused its access token: how often by now."""
+        self._refusals += 1
+        return self._refusals
+
+    def send_again(self, session: str | None, authorization: str) -> None:
+        """It is sent once more, in this session and with this token."""
+        self.session, self.authorization = session, authorization
+
     def renew(self) -> None:
         """Forget the response so far: another follows."""
-        self._status = 0
-        self._headers = _NO_HEADERS
-        self._json = False
-        self._events = None
-        self._chunks = None
-        self._size = 0
+        self._status, self._headers, self._json = 0, _NO_HEADERS, False
+        self._events, self._chunks, self._size = None, None, 0
 
     # channel.Reply
 
@@ -206,8 +221,7 @@ class HttpCall(msgspec.Struct, eq=False):
             elif not self._answered:
                 self._broken("the response stream ended without the answer")
             return
-        body = b"".join(self._chunks or ())
-        self._chunks = None
+        body, self._chunks = b"".join(self._chunks or ()), None
         if self._json and len(body) > LARGE:
             self._read_large(body)
         elif self._json:
@@ -223,8 +237,6 @@ class HttpCall(msgspec.Struct, eq=False):
             self.body(body)
             self.done()
         elif link.calls.pop(self.id, None) is not None:
-            if self.timer is not None:
-                self.timer.cancel()
             self.sink.on_response(answer)
 
     def failed(self, how: Failed) -> None:
@@ -325,7 +337,7 @@ class HttpCall(msgspec.Struct, eq=False):
     def _take_answer(self, answer: Result | Failure) -> None:
         if self.outgoing.method == "initialize":
             session = self._headers.get(b"mcp-session-id")
-            self.link.offered_session = None if session is None else session.decode("latin-1")
+            self.link.offer_session(None if session is None else session.decode("latin-1"))
         self._answered = True
         self.link.drain(self)
         if self.link.finish(self):
@@ -345,7 +357,7 @@ class HttpCall(msgspec.Struct, eq=False):
             self._redirected(status in (307, 308))
             return
         error = read_error(body)
-        if self.session is not None and (status == 404 or (status == 400 and _is_about_session(error))):
+        if self.session is not None and (status == 404 or (status == 400 and is_about_session(error))):
             self.link.lose_session(self, self.session)
             return
         if status in (401, 403) and self.link.authorized is not None:
@@ -386,8 +398,3 @@ class HttpCall(msgspec.Struct, eq=False):
     def _lose_quoting(self, name: str, why: str, hint: str = "") -> None:
         """The same, where the reason holds an address that the server names, or a part of its answer."""
         self.link.lose(self, Fault(name, why, hint=hint, quotes_server=True))
-
-
-def _is_about_session(error: ErrorObject | None) -> bool:
-    """Whether a server refuses a session that it does not know. Some answer 400 where the specification has 404."""
-    return error is not None and "session" in error.message.lower()

@@ -82,7 +82,7 @@ class SseLink(OneStreamLink):
             link = cls(url, listener, headers or {}, limits, context, guard, authorization)
             if authorization is not None:
                 await authorization.renew()
-                link._heads.authorization = authorization.header
+                link._heads.authorize(authorization.header)
             link._pool.submit(link._heads.get(None), link._stream)
             try:
                 await link._ready
@@ -145,7 +145,7 @@ class SseLink(OneStreamLink):
             message = f"the server sends us to another origin: {address[:200]!r}"
             self.give_up(Fault("UPSTREAM_ERROR", message, quotes_server=True))
             return
-        self._heads.target = target
+        self._heads.redirect(target)
         self._ready.set_result(None)
 
     def _received(self, data: bytes) -> None:
@@ -156,8 +156,7 @@ class SseLink(OneStreamLink):
         try:
             message: Outcome = decode(data, self._limits)
         except BadMessage as bad:
-            bad.asks = bad.id is not None and names_method(data)
-            message = bad
+            message = bad.naming(bad.id, asks=bad.id is not None and names_method(data))
         self._read(data, message)
 
     def _read(self, data: bytes, outcome: Outcome) -> None:
@@ -199,7 +198,7 @@ class SseLink(OneStreamLink):
 
     def _submit(self, message: bytes, waiter: Waiter | None, refusals: int) -> None:
         if self._authorization is not None:
-            self._heads.authorization = self._authorization.header
+            self._heads.authorize(self._authorization.header)
         self._pool.submit(self._heads.post(message), _Post(self, waiter, message, self._heads.authorization, refusals))
 
     async def _post_again(
@@ -275,7 +274,7 @@ class _Post(Reply):
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status, self._headers = status, headers
         if self._waiter is not None:
-            self._waiter.sent = True
+            self._waiter.arrive()
 
     def body(self, data: bytes) -> None:
         self._body = (self._body + data)[:ERROR_BYTES]

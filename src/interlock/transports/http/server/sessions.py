@@ -148,7 +148,7 @@ class HttpSession(SessionChannel):
     def listen(self, http: HttpRequest, caller: AdmittedCaller, last_event: str | None) -> bool:
         """Serve a GET: the client listens on a stream. False if the stream that it names is over."""
         # A session ends with the credential that listens, so that no stream outlives the key it was opened with.
-        self.session.caller = caller
+        self.session.use_caller(caller)
         return self.streams.listen(http, last_event)
 
     def close(self, end: SessionEnd) -> None:
