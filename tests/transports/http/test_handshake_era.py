@@ -390,7 +390,7 @@ async def test_what_was_asked_is_withdrawn_with_the_request(place: RunningEndpoi
 async def test_a_session_can_ask_on_the_standalone_stream(place: RunningEndpoint) -> None:
     client = await place.handshake(roots={})
     session = place.service.sessions[0]
-    with pytest.raises(Fault, match="no stream"):
+    with pytest.raises(Fault, match="no open stream"):
         session.ask("roots/list", b"{}")
     peer = await client.listen()
     await peer.answer()

@@ -181,7 +181,7 @@ async def test_a_compressed_answer_is_refused(at) -> None:
     async def script(visit) -> None:
         await visit.result(Content_Encoding="gzip")
 
-    assert "compresses" in (await (await at(script)).lose()).message
+    assert "compressed" in (await (await at(script)).lose()).message
 
 
 async def test_an_answer_over_the_limit_fails_its_own_request(at) -> None:
