@@ -1,8 +1,7 @@
-"""The one meaning of a pattern: for grants, scopes, feature sets, channels, tool lists and MCPx capabilities.
+"""The pattern matcher for grants, scopes, feature sets, channels, tool lists and MCPx capabilities.
 
-`*` matches within one segment, `**` across segments, `**/` also nothing at all; every other character means itself,
-case counts, and deny wins. A `Notation` says where segments of a kind of subject end. Matching takes time linear in
-the subject.
+`*` matches within one segment, `**` across segments, and `**/` also matches the empty text. Every other character means
+itself, case counts, and deny wins. A `Notation` defines the segments of a kind of subject. Matching takes linear time.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_SUBJECT_CHARS = 1_048_576
 
 
 class Notation(msgspec.Struct, frozen=True):
-    """Where the segments of one kind of subject end, and how far a star reaches in it."""
+    """The separators of one kind of subject, and how far its wildcards reach."""
 
     separators: str
     """Each of these characters ends a segment."""
@@ -32,7 +31,7 @@ class Notation(msgspec.Struct, frozen=True):
 
 
 NAMES: Final = Notation("/:")
-"""Exposed tool names and what has no notation of its own. `__` is part of a name and separates nothing."""
+"""Exposed tool names, and subjects without a notation of their own. `__` is not a separator."""
 DENIED_NAMES: Final = Notation("/:", open_end=True)
 """Entries of deny lists: a `*` at the end matches at any depth."""
 CHANNELS: Final = Notation(".")
@@ -40,7 +39,7 @@ CHANNELS: Final = Notation(".")
 CAPABILITY_PATHS: Final = Notation(".")
 """Capability paths of MCPL 0.5: a `*` at the end is exactly one segment."""
 FEATURE_SETS: Final = Notation(".", open_end=True)
-"""Feature sets of MCPL 0.4: `memory.*` means everything below `memory.`"""
+"""Feature sets of MCPL 0.4: `memory.*` matches everything below `memory.`"""
 
 
 class PatternError(ValueError):
@@ -79,13 +78,13 @@ class Pattern:
 
 
 class PatternSet:
-    """Allowed and denied names. Deny wins, and a name that no pattern covers is denied."""
+    """Patterns of allowed and denied names. Deny wins, and a name without a matching pattern is denied."""
 
     __slots__ = ("_allow", "_deny")
 
     def __init__(self, allow: Iterable[str], deny: Iterable[str] = (), notation: Notation = NAMES) -> None:
         self._allow = tuple(compile_pattern(text, notation) for text in allow)
-        # An operator who denies `secrets/*` does not mean to allow deeper paths.
+        # An operator who denies `secrets/*` also means deeper paths.
         at_any_depth = msgspec.structs.replace(notation, open_end=True)
         self._deny = tuple(compile_pattern(text, at_any_depth) for text in deny)
 
@@ -93,7 +92,7 @@ class PatternSet:
         return self.deciding(subject)[0]
 
     def deciding(self, subject: str) -> tuple[bool, str | None]:
-        """Whether the subject is allowed, and the pattern that decided (None when no pattern names it)."""
+        """Whether the subject is allowed, and the pattern that decided; None if no pattern matches."""
         for pattern in self._deny:
             if pattern.matches(subject):
                 return False, pattern.text
@@ -106,7 +105,7 @@ class PatternSet:
 
 @lru_cache(maxsize=4096)
 def compile_pattern(text: str, notation: Notation = NAMES) -> Pattern:
-    """The compiled pattern, shared by all who use the same text. Raises PatternError."""
+    """Compile a pattern. Equal texts share one compiled pattern. Raises PatternError."""
     return Pattern(text, notation)
 
 
@@ -128,7 +127,7 @@ def check_length(text: str) -> None:
 def climbs(subject: str) -> bool:
     """Whether a segment is `..`, percent-encoded or not.
 
-    `/project/../etc` lies under `/project/**` only in spelling, so a wildcard never vouches for such a subject.
+    `/project/../etc` is below `/project/**` only by its spelling, so no wildcard matches such a subject.
     """
     if ".." not in subject and "%" not in subject:
         return False
@@ -159,7 +158,7 @@ def translate(text: str, notation: Notation) -> str:
 
 
 def automaton(regex: str) -> Callable[[bytes], object]:
-    """A matcher of whole subjects, given as `as_bytes` writes them, in linear time. Raises PatternError."""
+    """A linear-time matcher of whole subjects in the form of `as_bytes`. Raises PatternError."""
     import re2
 
     options = re2.Options()
@@ -176,7 +175,7 @@ def automaton(regex: str) -> Callable[[bytes], object]:
 
 
 def as_bytes(subject: str) -> bytes:
-    """Any text as bytes, lone surrogates included; the separators are ASCII."""
+    """Any text as bytes, including lone surrogates. Separators stay ASCII."""
     return subject.encode("utf-8", "surrogatepass")
 
 

@@ -1,6 +1,6 @@
-"""Trace ids: W3C `traceparent` read and made, and the one form that ids of other shapes are brought to.
+"""Trace ids: reads and writes W3C `traceparent`, and converts ids of other forms.
 
-Inside the house a trace id is always 32 lower-case hexadecimal digits, not all of them zero.
+Inside the hub, a trace id is always 32 lower-case hexadecimal digits, not all of them zero.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _bits: Final = random.getrandbits
 
 
 class Traceparent(msgspec.Struct, frozen=True):
-    """Where a request comes from: its trace, the span that sent it, and whether that is being sampled."""
+    """The origin of a request: its trace, the span that sent it, and whether the trace is sampled."""
 
     trace: str
     span: str
@@ -38,7 +38,7 @@ class Traceparent(msgspec.Struct, frozen=True):
 
 
 def read_traceparent(text: str) -> Traceparent | None:
-    """Read a `traceparent`; None for what the standard says to ignore."""
+    """Read a `traceparent`; None for a value that the standard says to ignore."""
     matched = _PARENT.fullmatch(text) if len(text) <= _MAX_CHARS else None
     if matched is None:
         return None
@@ -49,17 +49,17 @@ def read_traceparent(text: str) -> Traceparent | None:
 
 
 def new_trace_id() -> str:
-    """A trace id that nobody else has."""
+    """A new random trace id."""
     return "%032x" % (_bits(128) or 1)
 
 
 def new_span_id() -> str:
-    """A span id that nobody else in the trace has."""
+    """A new random span id."""
     return "%016x" % (_bits(64) or 1)
 
 
 def trace_id_from(text: str) -> str:
-    """The trace id that somebody's text means: a UUID is its digits, any other text is hashed. Empty for empty."""
+    """The trace id for a text: the digits of a UUID, or a hash of any other text. Empty for an empty text."""
     plain = text.replace("-", "").lower()
     if _ID.fullmatch(plain) and plain.strip("0"):
         return plain
@@ -79,7 +79,7 @@ def find_trace_id(meta: Mapping[str, object], params: Mapping[str, object], top:
 
 
 def as_uuid(trace: str) -> str:
-    """A trace id in the form that MGP's audit events show."""
+    """A trace id in the form of MGP's audit events."""
     return f"{trace[:8]}-{trace[8:12]}-{trace[12:16]}-{trace[16:20]}-{trace[20:]}" if len(trace) == 32 else trace
 
 

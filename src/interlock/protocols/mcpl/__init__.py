@@ -1,1 +1,1 @@
-"""MCPL, one module per part: what it says as data and pure rules. Dialects 0.4 and 0.5 share one grant model."""
+"""MCPL as data and pure rules, one module per part. Dialects 0.4 and 0.5 share one grant model."""

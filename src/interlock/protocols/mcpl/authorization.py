@@ -1,7 +1,7 @@
-"""Whether a message may be acted on: asked when it arrives, and again when a response is used.
+"""Decides whether a message may be acted on: when it arrives, and again when a response is used.
 
-The grant in force decides. A feature set that a message names must also be on and must declare what the message does,
-so that a server which declares too much or too little gains nothing by it.
+The grant in force decides. A feature set that a message names must also be on, and must declare the capability that the
+message uses, so that a server gains nothing by declaring too much or too little.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from interlock.wire.visible_text import reorders
 
 BEFORE_NEEDS = METHODS["context/beforeInference"].needs_one_of
 MAX_REGISTERED = 4_096
-"""Most channels of one connection."""
+"""Channels of one connection."""
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -64,9 +64,9 @@ def admit(
     notification: bool = False,
     in_hook: bool = False,
 ) -> Arrival:
-    """A server's message, decoded and authorized. Raises the refusal that the server is answered with.
+    """Decode and authorize a server's message. Raises the refusal for the server.
 
-    `registered` holds the connection's channel ids; `in_hook` says that a hook of this server led to the message.
+    `registered` has the connection's channel ids. `in_hook`: a hook of this server led to the message.
     """
     row = find(name, "server", connection.dialect, notification=notification)
     value = read_params(row, params)
@@ -82,7 +82,7 @@ def admit(
 def check_outgoing(
     connection: McplConnection, name: str, *, channel: str | None = None, notification: bool = False
 ) -> None:
-    """Refuse a message of the host that its server may not receive. Raises."""
+    """Refuse a message of the host that the server may not receive. Raises a `Fault`."""
     row = find(name, "host", connection.dialect, notification=notification)
     if row.needs_one_of and not (connection.on and connection.active.grant.allows_any(row.needs_one_of)):
         _check_granted(connection, row.needs_one_of[0])
@@ -95,7 +95,7 @@ def check_outgoing(
 
 
 def before_inference(connection: McplConnection, params: BeforeInference) -> BeforeInference | None:
-    """The hook's params for this server: without the user's text if it may not observe; None if it gets no call."""
+    """The hook's params for this server, without the user's text if it may not observe; None if it is not asked."""
     try:
         check_outgoing(connection, "context/beforeInference")
     except Fault:
@@ -126,7 +126,7 @@ class Contribution(msgspec.Struct, frozen=True):
 
 
 def use_injections(connection: McplConnection, result: BeforeInferenceResult) -> Contribution:
-    """The injections of a response that may be used, each judged by its position under the grant in force now."""
+    """The injections of a response that the grant in force now allows at their positions."""
     accepted: list[Injection] = []
     refused: list[tuple[Injection, Fault]] = []
     for injection in result.context_injections:
@@ -140,7 +140,7 @@ def use_injections(connection: McplConnection, result: BeforeInferenceResult) ->
 
 
 def use_rewrite(connection: McplConnection, result: AfterInferenceResult) -> str | None:
-    """The answer that replaces the model's, None to leave it. Raises where the server may not replace it."""
+    """The answer that replaces the model's; None to keep it. Raises a `Fault` if the server may not replace it."""
     if result.modified_response is None:
         return None
     _check_contribution(connection, AFTER_REWRITE, result.feature_set)
@@ -150,7 +150,10 @@ def use_rewrite(connection: McplConnection, result: AfterInferenceResult) -> str
 def check_tool_call(
     connection: McplConnection, feature_set: str | None, *, scoped: bool, rollback: bool = False
 ) -> None:
-    """Refuse a call of a tool whose feature set is off, or a scoped or rollback use of one that names none. Raises."""
+    """Refuse a call of a tool whose feature set is off. A tool without one has no scope and no rollback.
+
+    Raises a `Fault`.
+    """
     if feature_set is None:
         if scoped or rollback:
             raise Fault("INVALID_PARAMS", "the tool names no feature set, so it has no scope and no rollback")
@@ -166,9 +169,9 @@ def check_tool_call(
 def judge_scope(
     connection: McplConnection, feature_set: str | None, arguments: Mapping[str, object], claimed: str | None
 ) -> tuple[str, ScopeDecision]:
-    """The label of a scoped action and what the rules say of it. Raises where the label disagrees with the arguments.
+    """The label of a scoped action, and the verdict of the rules. Raises if the label disagrees with the arguments.
 
-    For a tool call `arguments` are the call's; for `scope/elevate` they are the payload that would go back.
+    For a tool call, `arguments` are those of the call. For `scope/elevate`, they are the payload.
     """
     check_tool_call(connection, feature_set, scoped=True)
     name = feature_set or ""
@@ -181,7 +184,7 @@ def _check_tagged(connection: McplConnection, row: McplMethod, feature_set: str,
     if isinstance(value, InferenceRequest) and value.stream:
         paths.append(INFERENCE_STREAMING)
     if connection.dialect is McplDialect.V0_5 and feature_set in connection.offer.feature_sets:
-        # A set that lacks a capability is off for that reason, which 0.5 has a code for.
+        # The set is off because it lacks a capability, and 0.5 has a code for that.
         for path in paths:
             _check_granted(connection, path, feature_set)
     _check_enabled(connection, feature_set)
@@ -213,7 +216,7 @@ def _check_granted(connection: McplConnection, path: str, feature_set: str | Non
 
 
 def _check_contribution(connection: McplConnection, path: str, feature_set: str | None) -> None:
-    """The grant decides. The feature set in a 0.4 response can only narrow it."""
+    """Check a contribution against the grant. The feature set in a 0.4 response can only narrow it."""
     if connection.dialect is McplDialect.V0_4:
         if feature_set is None:
             raise Fault("INVALID_PARAMS", "result.featureSet: the field is required", data={"field": "featureSet"})

@@ -1,7 +1,7 @@
-"""The feature sets of many servers as those of one, for a client that is a host itself.
+"""Presents the feature sets of many servers as those of one, to a client that is a host itself.
 
-A set's name is `server.set`, where the client sees one server alone the set's own. The ids of a client's conversations
-and inferences are unique at that client alone, so servers get digests that nobody else's ids can equal.
+A set's name is `server.set`, or its own name where the client sees only one server. The ids of a client's conversations
+and inferences are unique only at that client, so servers get digests that are unique to the client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from interlock.protocols.mcpl.negotiation import McplOffer
 from interlock.protocols.mcpl.uses import manifest_of
 
 FEATURE_SET: Final = "dev.interlock/featureSet"
-"""Member of an injection's metadata: the feature set that it came from, since an answer names but one."""
+"""Member of an injection's metadata: its feature set, because an answer can name only one."""
 
 
 def qualified(server: str, name: str, *, bare: bool) -> str:
@@ -28,7 +28,7 @@ def qualified(server: str, name: str, *, bare: bool) -> str:
 
 
 def declared(sets: Iterable[tuple[str, FeatureSet]], dialect: McplDialect, *, bare: bool) -> dict[str, dict[str, Any]]:
-    """The declarations of servers' feature sets for a client, without those that its dialect cannot say."""
+    """The declarations of servers' feature sets for a client, without those that its dialect cannot express."""
     found = {qualified(server, each.name, bare=bare): _declaration(server, each, dialect) for server, each in sets}
     return {
         name: declaration
@@ -46,13 +46,13 @@ def client_manifest(
 
 
 def spoken_with(client: McplOffer, sets: Iterable[FeatureSet]) -> McplDialect:
-    """The dialect for a client: its own, or 0.4 where it knows the after-hook, which 0.5 lacks, and a set has one."""
+    """The dialect for a client: its own, or 0.4 if the client and a set have the after-hook, which only 0.4 has."""
     after = AFTER_OBSERVE in client.paths or "afterInference" in _hooks(client)
     return McplDialect.V0_4 if after and any(AFTER_OBSERVE in found.needs for found in sets) else client.dialect
 
 
 def private_id(kind: str, owner: str, id: str) -> str:
-    """The id of a client's conversation or inference for servers: the same each time, and nobody else's."""
+    """The id of a client's conversation or inference for servers. It is stable, and unique to the client."""
     digest = hashlib.sha256("\x1f".join((kind, owner, id)).encode("utf-8", "surrogatepass")).hexdigest()
     return f"{kind}_{digest[:32]}"
 
@@ -80,11 +80,11 @@ def _hooks(client: McplOffer) -> Mapping[str, object]:
 def _declaration(server: str, found: FeatureSet, dialect: McplDialect) -> dict[str, Any]:
     uses = list(found.uses)
     if dialect is McplDialect.V0_5 and found.may:
-        # A set of 0.4 may use more than it needs. In 0.5 a set needs all of its `uses`.
+        # In 0.4 some uses are optional. In 0.5 a set needs all of its `uses`.
         uses = sorted(found.needs)
     if dialect is McplDialect.V0_4:
         uses = list(dict.fromkeys(name for use in uses if (name := _in_0_4(use)) is not None))
-    # A server's description is for the person who enables the set; a model gets the hub's words.
+    # The server's description is for the person who enables the set. Clients get a text of the hub.
     declaration: dict[str, Any] = {"description": f"{found.name} of the server {server}", "uses": uses}
     if found.scoped:
         declaration["scoped"] = True

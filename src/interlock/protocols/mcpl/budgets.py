@@ -17,7 +17,7 @@ MAX_KEYS: Final = 4_096
 
 
 class HourlyBudget(msgspec.Struct, frozen=True):
-    """The most that one hour may hold; None is no bound."""
+    """The most wakes and tokens of one hour; None for no bound."""
 
     wakes: int | None = None
     tokens: int | None = None
@@ -35,7 +35,7 @@ class Spent(msgspec.Struct, frozen=True):
         return sum(entry[1] for entry in live), sum(entry[2] for entry in live)
 
     def add(self, now: float, wakes: int, tokens: int) -> Spent:
-        """With a spend at this instant. Time that runs backwards counts as the latest minute seen."""
+        """Add a spend at this instant. An earlier time than the latest minute counts as the latest minute."""
         minute = max(_minute(now), self.minutes[-1][0] if self.minutes else 0)
         live = [entry for entry in self.minutes if _counts(entry[0], now)]
         if live and live[-1][0] == minute:
@@ -44,7 +44,7 @@ class Spent(msgspec.Struct, frozen=True):
         return Spent((*live, (minute, wakes, tokens)))
 
     def take_back(self, at: float, wakes: int, tokens: int) -> Spent:
-        """Without a spend of that instant. One that was counted under a later minute stays."""
+        """Remove a spend of that instant. A spend that was counted under a later minute stays."""
         minute = _minute(at)
         return Spent(
             tuple(
@@ -55,7 +55,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 def fits(budget: HourlyBudget, spent: Spent, now: float, tokens: int) -> bool:
-    """Whether one more wake, expected to take so many tokens, is within the budget."""
+    """Whether one more wake with so many expected tokens is within the budget."""
     wakes_spent, tokens_spent = spent.at(now)
     if budget.wakes is not None and wakes_spent + 1 > budget.wakes:
         return False
@@ -74,7 +74,7 @@ def fits_from(budget: HourlyBudget, spent: Spent, now: float, tokens: int) -> fl
 
 
 class SpendingLedger(msgspec.Struct, frozen=True):
-    """Spending by key: a server, a feature set, or everything."""
+    """The spending of several keys, such as a server, a feature set, or an agent."""
 
     spent: Mapping[str, Spent] = {}
 
@@ -83,14 +83,14 @@ class SpendingLedger(msgspec.Struct, frozen=True):
         return self.spent.get(key, _NOTHING)
 
     def add(self, keys: tuple[str, ...], now: float, *, wakes: int = 0, tokens: int = 0) -> SpendingLedger:
-        """With a spend under several keys. Keys whose last spend no longer counts are forgotten."""
+        """Add a spend under several keys. Keys whose last spend no longer counts are forgotten."""
         updated = {**self.spent, **{key: self.of(key).add(now, wakes, tokens) for key in keys}}
         if len(updated) > MAX_KEYS:
             updated = {key: spent for key, spent in updated.items() if key in keys or any(spent.at(now))}
         return SpendingLedger(updated)
 
     def take_back(self, keys: tuple[str, ...], at: float, *, wakes: int = 0, tokens: int = 0) -> SpendingLedger:
-        """Without a spend of that instant, under the same keys."""
+        """Remove a spend of that instant under the same keys."""
         return SpendingLedger({**self.spent, **{key: self.of(key).take_back(at, wakes, tokens) for key in keys}})
 
 

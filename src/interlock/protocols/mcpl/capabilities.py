@@ -39,7 +39,7 @@ CHANNELS_TYPING: Final = "channels.typing"
 AFTER_OBSERVE: Final = "contextHooks.afterInference.observe"
 """Reading answers in `context/afterInference`. 0.5 has no such hook: only 0.4's table leads here."""
 AFTER_REWRITE: Final = "contextHooks.afterInference.rewrite"
-"""Replacing an answer by `modifiedResponse`; likewise."""
+"""Replacing an answer by `modifiedResponse`. Only 0.4 has it, too."""
 
 VOCABULARY: Final = frozenset(
     {
@@ -62,10 +62,10 @@ VOCABULARY: Final = frozenset(
         CHANNELS_TYPING,
     }
 )
-"""The values that `uses` may hold in 0.5."""
+"""The values that `uses` may contain in 0.5."""
 
 EXPLICIT: Final = frozenset({INJECT_SYSTEM, AFTER_REWRITE})
-"""Granted only where the operator names the path itself, in both dialects."""
+"""Paths that are granted only if the operator names them, in both dialects."""
 
 INJECT: Final[Mapping[str, str]] = {
     "system": INJECT_SYSTEM,
@@ -79,9 +79,9 @@ class Meaning(msgspec.Struct, frozen=True):
     """The meaning of one name of 0.4."""
 
     needs: frozenset[str]
-    """Without all of these the feature set is off."""
+    """Paths that the feature set needs. Without all of them it is off."""
     may: frozenset[str] = frozenset()
-    """Used where granted; the feature set works without."""
+    """Paths that the feature set uses if they are granted."""
 
 
 _CHANNEL_UPKEEP = frozenset({CHANNELS_REGISTER, CHANNELS_LIFECYCLE})
@@ -100,7 +100,7 @@ MEANING_0_4: Final[Mapping[str, Meaning]] = {
     "channels.lifecycle": Meaning(frozenset({CHANNELS_LIFECYCLE})),
     "channels.streaming": Meaning(frozenset({CHANNELS_STREAMING})),
 }
-"""The only mapping from 0.4's `uses` and capability flags to paths. The last three are flags alone."""
+"""The only mapping from 0.4's `uses` and capability flags to paths. The last three names are flags only."""
 
 _FLAGS_ONLY = frozenset({"channels.register", "channels.lifecycle", "channels.streaming"})
 _PATHS = VOCABULARY | {AFTER_OBSERVE, AFTER_REWRITE}
@@ -114,7 +114,7 @@ def meaning(use: str, dialect: McplDialect) -> Meaning | None:
 
 
 def advertised(manifest: Mapping[str, object], dialect: McplDialect) -> frozenset[str]:
-    """The paths that a manifest offers: `true` is every leaf beneath, `false` and absence are none."""
+    """The paths that a manifest offers: `true` means every leaf below, `false` or absence means none."""
     offered: set[str] = set()
     for node, stated in _walk(manifest, ()):
         if stated is Stated.YES:
@@ -125,14 +125,14 @@ def advertised(manifest: Mapping[str, object], dialect: McplDialect) -> frozense
 
 
 def refused(manifest: Mapping[str, object], dialect: McplDialect) -> frozenset[str]:
-    """The paths that a manifest says it does not have."""
+    """The paths that a manifest explicitly refuses."""
     found: set[str] = set()
     for node, stated in _walk(manifest, ()):
-        # In 0.4 this flag says only whether text comes in chunks: whoever observes still gets the whole.
+        # In 0.4 this flag only says whether text comes in chunks. An observer still gets the whole text.
         if stated is Stated.NO and (dialect is McplDialect.V0_5 or node != CHANNELS_STREAMING):
             found |= _beneath(node, dialect)
             if node == "contextHooks.afterInference.blocking":
-                # A hook that nobody waits for has no way to replace an answer.
+                # A hook that is not blocking cannot replace an answer.
                 found.add(AFTER_REWRITE)
     return frozenset(found)
 
@@ -143,11 +143,11 @@ class Stated(enum.Enum):
     YES = True
     NO = False
     OBJECT = "object"
-    """Yes for itself; more is said inside."""
+    """The capability itself is offered, and its members say more."""
 
 
 def _walk(node: Mapping[str, object], path: tuple[str, ...]) -> Iterator[tuple[str, Stated]]:
-    """Every member that says something, by its path. A value of another type says nothing."""
+    """Every boolean or object of a manifest, by its path. Other values are ignored."""
     for name, value in node.items():
         here = (*path, name)
         if len(here) == 1 and name in ("version", "revision", "featureSets"):
@@ -170,7 +170,7 @@ def _beneath(node: str, dialect: McplDialect) -> set[str]:
 
 
 def _itself(node: str, dialect: McplDialect) -> set[str]:
-    """The paths that an object offers by being there (`inferenceRequest: {}`)."""
+    """The paths that an object offers by its presence (`inferenceRequest: {}`)."""
     if dialect is McplDialect.V0_5 or node not in MEANING_0_4:
         return {node} & _PATHS
     return set(MEANING_0_4[node].needs | (MEANING_0_4[node].may & EXPLICIT))

@@ -1,4 +1,4 @@
-"""Channels (MCPL, Channels of Communication): descriptors, the messages about them, and the hub's ids for them."""
+"""Channels (MCPL, Channels of Communication): descriptors, messages about them, and the hub's channel ids."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from interlock.protocols.mcpl.decoding import Count, Line, Name, Object, Value
 from interlock.protocols.mcpl.events import Tags, check_tags, check_timestamp
 
 MAX_CHANNELS: Final = 256
-"""Most descriptors in one message."""
+"""Descriptors in one message."""
 MAX_MESSAGES: Final = 256
-"""Most messages in one `channels/incoming`."""
+"""Messages in one `channels/incoming`."""
 
 
 class Channel(Value, frozen=True):
@@ -65,7 +65,7 @@ class ListResult(Value, frozen=True):
 
 
 class ChannelHistory(Value, frozen=True):
-    """How much backscroll is wanted with an opened channel."""
+    """The number of earlier messages that are wanted with an opened channel."""
 
     limit: Count
     before_message_id: Name | None = None
@@ -203,12 +203,12 @@ class AcknowledgeResult(Value, frozen=True):
 
 
 def hub_channel_id(server: str, channel: str) -> str:
-    """A channel's id at the hub. Server ids hold no `/`, so the first one divides."""
+    """A channel's id at the hub. Server ids contain no `/`, so the first one is the separator."""
     return f"{server}/{channel}"
 
 
 def split_hub_channel_id(text: str) -> tuple[str, str]:
-    """Server and channel of a hub's channel id. Raises ValueError for another text."""
+    """Server and channel in a channel id of the hub. Raises ValueError for any other text."""
     server, found, channel = text.partition("/")
     if not (server and found and channel):
         raise ValueError("a channel's id at the hub is `server/channel`")

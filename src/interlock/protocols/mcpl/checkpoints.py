@@ -1,8 +1,8 @@
 """State that a server leaves with its host (MCPL, State Management): a tree of checkpoints, as a value.
 
-A checkpoint holds its whole state, a patch against its parent, or nothing that the host could read. Rolling back moves
-the head; a later checkpoint then branches off. When a bound is reached, the oldest abandoned branch ends are dropped
-first, then the oldest history.
+A checkpoint has its whole state, a patch against its parent, or no readable state. Rolling back moves the head, and a
+later checkpoint branches off there. At a bound, the oldest abandoned branches are dropped first, then the oldest
+checkpoints of the path.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from interlock.wire.json_values import JSON_ERRORS
 
 MAX_CHECKPOINTS: Final = 256
 MAX_BYTES: Final = 4 * 1024 * 1024
-"""Most that the checkpoints of one tree may hold together."""
+"""Bytes of all checkpoints of one tree."""
 SNAPSHOT_EVERY: Final = 16
-"""After so many patches in a row a checkpoint holds its whole state, so that replaying stays short."""
+"""After this many consecutive patches, a checkpoint has its whole state, so that replaying stays short."""
 
 
 class StateReport(Value, frozen=True):
-    """The `state` of a result: a checkpoint, and perhaps what it holds."""
+    """The `state` of a result: the id of a checkpoint, and optionally its data or patch."""
 
     checkpoint: Name
     parent: Name | None = None
@@ -75,17 +75,17 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @property
     def opaque(self) -> bool:
-        """Whether only the server knows what it stands for."""
+        """Whether only the server knows the state."""
         return self.data is None and self.patch is None
 
 
 class CheckpointTree(msgspec.Struct, frozen=True):
-    """The checkpoints of one feature set in one conversation, oldest first, and where it stands now."""
+    """The checkpoints of one feature set in one conversation, oldest first, and the current one."""
 
     checkpoints: Mapping[str, Checkpoint] = {}
     head: str | None = None
     head_state: bytes | None = None
-    """The state at the head, so that only rolling back replays patches."""
+    """The state at the head, so that only a rollback replays patches."""
 
     def get(self, id: str) -> Checkpoint:
         """A checkpoint. Raises CHECKPOINT_NOT_FOUND."""
@@ -95,7 +95,7 @@ class CheckpointTree(msgspec.Struct, frozen=True):
         return found
 
     def state_at(self, id: str, limits: PatchLimits = DEFAULT) -> bytes | None:
-        """The state at a checkpoint, replayed from the nearest whole one; None where only the server knows it."""
+        """The state at a checkpoint, replayed from the nearest whole state; None if only the server knows it."""
         if id == self.head:
             return self.head_state
         patches: list[tuple[Operation, ...]] = []
@@ -111,14 +111,14 @@ class CheckpointTree(msgspec.Struct, frozen=True):
         return state
 
     def request_members(self) -> dict[str, object]:
-        """The state member of the next `tools/call`: `state`, or `checkpoint`, or nothing (MCPL, State in Requests)."""
+        """The members of the next `tools/call`: `state`, or `checkpoint`, or none (MCPL, State in Requests)."""
         if self.head is None:
             return {}
         return {"checkpoint": self.head} if self.head_state is None else {"state": msgspec.Raw(self.head_state)}
 
 
 def read_state(result: bytes) -> StateReport | None:
-    """The `state` of a tool's result, None without one. Raises INVALID_PARAMS or TOO_LARGE."""
+    """The `state` of a tool's result; None without one. Raises INVALID_PARAMS or TOO_LARGE."""
     try:
         raw = msgspec.json.decode(result, type=_Stateful).state
     except JSON_ERRORS as cause:
@@ -161,7 +161,7 @@ def _checkpoint(tree: CheckpointTree, report: StateReport, limits: PatchLimits) 
 
 
 def _within_bounds(kept: dict[str, Checkpoint], head: str, limits: PatchLimits) -> dict[str, Checkpoint]:
-    """The checkpoints without those that are too many. A checkpoint on a dropped one is made whole first."""
+    """Drop surplus checkpoints. A checkpoint whose parent is dropped gets its whole state first."""
     total = sum(checkpoint.size for checkpoint in kept.values())
     children: dict[str | None, int] = {}
     for checkpoint in kept.values():
@@ -170,7 +170,7 @@ def _within_bounds(kept: dict[str, Checkpoint], head: str, limits: PatchLimits) 
         leaf = next((known for known in kept if known != head and not children.get(known)), None)
         oldest = next(iter(kept))
         if leaf is None:
-            # Without another leaf the tree is one chain, so the oldest has one child.
+            # If the head is the only leaf, the tree is one chain, so the oldest checkpoint has one child.
             child = next(checkpoint for checkpoint in kept.values() if checkpoint.parent == oldest)
             whole = _made_whole(kept, child, limits)
             total += whole.size - child.size

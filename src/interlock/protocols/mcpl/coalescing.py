@@ -1,4 +1,4 @@
-"""Coalescing: events of one key wait for a quiet period, never beyond a longest delay, and are delivered together."""
+"""Coalescing: events with the same key wait for a quiet period, up to a longest delay, and are delivered together."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 
 MAX_KEYS: Final = 4_096
 MAX_EVENTS: Final = 256
-"""Most events of one group that are kept; of more, only the number is."""
+"""Events of one group that are kept. Further ones are only counted."""
 SPARE_TIMES: Final = 64
-"""Times that no longer hold and that are kept at least, until they are cleared away."""
+"""Outdated entries of the heap that may stay before it is rebuilt."""
 
 Event = TypeVar("Event")
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """How long events wait, in seconds. No quiet period delivers at once."""
+    """How long events wait, in seconds. Without a quiet period, they are delivered at once."""
 
     quiet: float = 0.0
     longest: float = 60.0
@@ -34,9 +34,9 @@ class Group(msgspec.Struct, Generic[Event], frozen=True):
     timing: Timing
     events: tuple[Event, ...] = ()
     count: int = 0
-    """How many there were, kept or not."""
+    """The number of events, including those that are not kept."""
     number: int = 0
-    """The groups of one `WaitingGroups` are numbered."""
+    """Identifies the group within its `WaitingGroups`."""
 
     @property
     def due(self) -> float:
@@ -45,7 +45,7 @@ class Group(msgspec.Struct, Generic[Event], frozen=True):
 
 
 class WaitingGroups(Generic[Event]):
-    """All groups that wait. Servers choose how many there are, so no step looks at all of them."""
+    """All waiting groups. Servers decide how many there are, so no operation visits all of them."""
 
     def __init__(self) -> None:
         self._groups: dict[str, Group[Event]] = {}
@@ -66,7 +66,7 @@ class WaitingGroups(Generic[Event]):
         return self._times[0][0] if self._times else None
 
     def join(self, key: str, events: Sequence[Event], timing: Timing, now: float) -> bool:
-        """Put events into their group. False when too many keys wait: the caller then delivers them, or refuses."""
+        """Add events to their group. False if too many groups wait; then the caller delivers or refuses the events."""
         known = self._groups.get(key)
         if known is None:
             if len(self._groups) >= MAX_KEYS:
@@ -75,7 +75,7 @@ class WaitingGroups(Generic[Event]):
             group = Group(key, now, now, timing, tuple(events[:MAX_EVENTS]), len(events), self._numbers)
         else:
             kept = (*known.events, *events[: MAX_EVENTS - len(known.events)])
-            # An event that may wait for longer, as a held one, does not put off those before it.
+            # An event with a longer wait, such as a held one, must not delay the events before it.
             shorter = Timing(min(timing.quiet, known.timing.quiet), min(timing.longest, known.timing.longest))
             count = known.count + len(events)
             group = Group(key, known.first, max(now, known.last), shorter, kept, count, known.number)
@@ -88,7 +88,7 @@ class WaitingGroups(Generic[Event]):
         return True
 
     def take_due(self, now: float, most: int | None = None) -> list[Group[Event]]:
-        """Take the groups that are due, earliest first; with `most`, no further ones after so many events."""
+        """Take the groups that are due, earliest first. With `most`, stop after so many events."""
         taken: list[Group[Event]] = []
         events = 0
         while (due := self.next_due) is not None and due <= now and (most is None or events < most):

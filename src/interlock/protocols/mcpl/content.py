@@ -64,7 +64,7 @@ class ResourceContent(Value, frozen=True, tag_field="type", tag="resource"):
 
     @property
     def address(self) -> str:
-        """The URI, wherever it stands."""
+        """The URI, in either form."""
         return self.resource.uri if self.resource is not None else self.uri or ""
 
 
@@ -83,7 +83,7 @@ Content: TypeAlias = str | Blocks
 
 
 def blocks(content: Content) -> tuple[Block, ...]:
-    """The content as blocks, whichever way it was written."""
+    """The content as blocks. A plain string becomes one text block."""
     return (TextContent(content),) if isinstance(content, str) else content
 
 

@@ -1,6 +1,6 @@
-"""Reading what MCPL peers send: unknown members are ignored, a wrong shape is refused with the member's name.
+"""Decodes messages of MCPL peers. Unknown members are ignored. A wrong type is refused with the member's name.
 
-Every payload is bounded before it is decoded, and one that two readers could take differently is refused.
+Every payload is bounded before it is decoded. An ambiguous payload is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interlock.wire.limits import Limits
 from interlock.wire.messages import check_shape, strict
 
 LIMITS: Final = Limits(message_bytes=1024 * 1024, depth=32, members=4_000)
-"""Bounds of one MCPL payload. Larger media travel as `uri`."""
+"""Bounds of one MCPL payload. Larger media are sent as `uri`."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 """An id or a name that a peer chose."""
@@ -26,13 +26,13 @@ Line = Annotated[str, msgspec.Meta(max_length=1_000)]
 """A label or a reason, for people to read."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Object = dict[str, Any]
-"""A JSON object whose members are the peers' own affair."""
+"""A JSON object whose members only the peers interpret."""
 
 Decoded = TypeVar("Decoded")
 
 
 class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A part of a message: camelCase on the wire, and nothing written that says no more than its default."""
+    """A part of a message: camelCase in JSON, and members with their default value are left out."""
 
 
 def decode(kind: type[Decoded], payload: bytes, where: str = "params") -> Decoded:
@@ -49,17 +49,17 @@ _QUOTED: Final = re.compile(r"'.*'|\".*\"", re.DOTALL)
 
 
 def decode_answer(kind: type[Decoded], answer: bytes, whose: str) -> Decoded:
-    """The value in a peer's answer. Raises UPSTREAM_ERROR: the request was right, and another peer may have made it."""
+    """The value in a peer's answer. Raises UPSTREAM_ERROR, because the fault is the answering peer's."""
     try:
         return decode(kind, answer, "result")
     except Fault as fault:
-        # A wrong value is quoted in the message. It is the peer's text, and may be for somebody else.
+        # The decoder's message quotes the wrong value, which is the peer's text and may be meant for somebody else.
         why = _QUOTED.sub("…", fault.message)
         raise Fault("UPSTREAM_ERROR", f"{whose} answered with a result that cannot be read: {why}") from None
 
 
 def convert(kind: type[Decoded], value: object, where: str = "params") -> Decoded:
-    """The same for a value that was decoded already. Raises INVALID_PARAMS."""
+    """Convert a decoded value to `kind`. Raises INVALID_PARAMS."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError) as cause:

@@ -20,14 +20,14 @@ def unknown_feature_set(name: str) -> Fault:
 
 
 def capability_denied(path: str, dialect: McplDialect, *, reason: str = "", feature_set: str | None = None) -> Fault:
-    """A message needs a capability that the grant does not hold. 0.4 has no code for that but its feature sets' own."""
+    """A message needs a capability that is not granted. 0.4 has no code for that, so it uses those of feature sets."""
     data: dict[str, object] = {"capability": path}
     if reason:
         data["reason"] = reason
     if feature_set is not None:
         data["featureSet"] = feature_set
     if path in EXPLICIT and not reason:
-        # A feature set that uses it may well be on: only the operator's own word is missing.
+        # A feature set that uses it may be on, and only the operator's explicit grant is missing.
         name = "FEATURE_SET_DISABLED" if dialect is McplDialect.V0_4 else "CAPABILITY_DENIED"
         return Fault(name, f"{path} is not granted", data=data)
     if dialect is McplDialect.V0_4:
@@ -46,7 +46,7 @@ def channel_not_permitted(channel: str, path: str) -> Fault:
 
 
 def inference_in_hook(feature_set: str) -> Fault:
-    """A server asked for inference on account of a hook (MCPL, Loop Prevention)."""
+    """A server requested inference because of a hook (MCPL, Loop Prevention)."""
     return Fault("INFERENCE_IN_HOOK", "A context hook may not start an inference", data={"featureSet": feature_set})
 
 
@@ -63,6 +63,6 @@ BY_CODE: Mapping[int, ErrorKind] = _by_code()
 
 
 def as_fault(error: ErrorObject) -> Fault | None:
-    """A peer's error as one of ours, under its own code; None for a number that MCPL does not have."""
+    """A peer's error as a `Fault` with the same code; None for a code that MCPL does not have."""
     kind = BY_CODE.get(error.code)
     return None if kind is None else Fault(kind.name, error.message[:1_000], code=error.code)

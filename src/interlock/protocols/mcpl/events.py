@@ -1,7 +1,7 @@
 """Push events (MCPL, Push Events) and the tags that describe them (MCPL 0.5, Event Tags).
 
-Tags are a server's claims about its own events. They may decide how an admitted event is treated, never whether it is
-admitted.
+Tags are a server's claims about its own events. They may influence how an admitted event is handled, never whether it
+is admitted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MAX_TIMESTAMP: Final = 64
 
 
 def check_timestamp(text: str) -> None:
-    """Refuse a text that is no ISO 8601 instant."""
+    """Refuse a text that is not an ISO 8601 time."""
     try:
         if len(text) > MAX_TIMESTAMP:
             raise ValueError("it is too long")
@@ -68,7 +68,7 @@ IMPLIES: Final[Mapping[str, tuple[str, ...]]] = {
     "chat:reply": ("chat:addressed",),
     "chat:dm": ("chat:addressed", "chat:private"),
 }
-"""The normative closure. Edges that a server declares are never applied."""
+"""The implications that the specification defines. Implications that a server declares are ignored."""
 
 
 def check_tags(tags: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
-"""Feature sets (MCPL, Feature Sets): what a server declares, and the messages that switch them.
+"""Feature sets (MCPL, Feature Sets): a server's declarations, and the messages that switch sets on and off.
 
-A declaration that cannot be used is kept with its problem: it counts as declared, and it is never enabled.
+An unusable declaration is kept with its problem. It counts as declared, but is never enabled.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from interlock.protocols.mcpl.decoding import Line, Name, Object, Value, convert
 from interlock.wire.errors import Fault
 
 MAX_FEATURE_SETS: Final = 256
-"""Most feature sets of one server."""
+"""Feature sets of one server."""
 SCOPE_LABEL: Final = "dev.interlock/scopeLabel"
-"""Member of a declaration's `_meta`: how a scope's label is made from the arguments."""
+"""Member of a declaration's `_meta`: the template that makes a scope's label from the arguments."""
 TOOL_FEATURE_SET: Final = "dev.interlock/featureSet"
 """Member of a tool's `_meta`: the feature set it belongs to."""
 
@@ -28,7 +28,7 @@ Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_FEATURE_SETS)]
 
 
 class FeatureSet(msgspec.Struct, frozen=True):
-    """One declared feature set, with the capability paths that its `uses` stand for."""
+    """One declared feature set, with the capability paths of its `uses`."""
 
     name: str
     description: str = ""
@@ -47,7 +47,7 @@ class FeatureSet(msgspec.Struct, frozen=True):
 
 
 def read_feature_sets(declared: object, dialect: McplDialect) -> dict[str, FeatureSet]:
-    """The feature sets of a manifest. `true` and absence are none. Raises INVALID_PARAMS for what is no declaration."""
+    """The feature sets of a manifest; none for `true` or absence. Raises INVALID_PARAMS for a malformed declaration."""
     if declared is None or isinstance(declared, bool):
         return {}
     if not isinstance(declared, Mapping):
@@ -111,7 +111,7 @@ class Unavailable(Value, frozen=True):
 
 
 class Receipt(Value, frozen=True):
-    """A 0.5 server's answer to `featureSets/update`. It reports what the server will do, and entitles it to nothing."""
+    """A 0.5 server's answer to `featureSets/update`. It reports what the server will do, and grants nothing."""
 
     accepted: bool
     mode: str | None = None
@@ -136,7 +136,7 @@ class FeatureSetsChanged(Value, frozen=True):
 def apply_change(
     declared: Mapping[str, FeatureSet], change: FeatureSetsChanged, dialect: McplDialect
 ) -> dict[str, FeatureSet]:
-    """The declarations after a change. A set that is both removed and added is the added one. Raises TOO_LARGE."""
+    """The declarations after a change. A set that is both removed and added counts as added. Raises TOO_LARGE."""
     kept = {name: known for name, known in declared.items() if name not in change.removed}
     kept |= {name: read_feature_set(name, declaration, dialect) for name, declaration in change.added.items()}
     if len(kept) > MAX_FEATURE_SETS:

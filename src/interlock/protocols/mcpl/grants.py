@@ -1,7 +1,7 @@
-"""The capability grant: the one value that authorizes (MCPL 0.5, Capability Grants).
+"""The capability grant, which alone authorizes messages (MCPL 0.5, Capability Grants).
 
-Every path that is not in it is denied. A bare parent grants no leaf, and `*` stands for one segment. Channel rules
-narrow a path to channels.
+A path that is not in the grant is denied. A parent path grants none of its leaves, and `*` stands for one segment.
+Channel rules restrict a path to some channels.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from interlock.protocols.mcpl.capabilities import CHANNELS_STREAMING
 from interlock.protocols.patterns import Pattern, PatternError, PatternSet, compile_capability_path
 
 THINKING: Final = "thinking"
-"""The private pseudo-channel: observed where granted by name, never published to (MCPL, Security and Scoping)."""
+"""The private pseudo-channel. It can be observed if granted by name, and never published to (MCPL, Security and
+Scoping)."""
 MAX_LAYERS: Final = 8
 
 
 class ChannelRules(msgspec.Struct, frozen=True):
-    """Which channels a path covers, as patterns; deny wins."""
+    """Patterns for the channels that a path covers. Deny wins."""
 
     allowed: tuple[str, ...]
     denied: tuple[str, ...] = ()
@@ -36,18 +37,18 @@ class CapabilityGrant(msgspec.Struct, frozen=True):
 
     paths: frozenset[str] = frozenset()
     channels: tuple[tuple[str, tuple[ChannelRules, ...]], ...] = ()
-    """By path, rules that all must allow. A path without rules covers every channel."""
+    """By path, rules that must all allow a channel. A path without rules covers every channel."""
     thinking: bool = False
     """Whether the thinking pseudo-channel may be observed."""
 
     def allows(self, path: str) -> bool:
-        """Whether the grant holds a path."""
+        """Whether the grant contains a path."""
         if path in self.paths:
             return "*" not in path
         return any(entry.matches(path) for entry in _wildcards(self.paths)) and _is_path(path)
 
     def allows_channel(self, path: str, channel: str) -> bool:
-        """Whether the grant holds a path for one channel."""
+        """Whether the grant contains a path for one channel."""
         if not self.allows(path):
             return False
         if channel == THINKING:
@@ -58,11 +59,11 @@ class CapabilityGrant(msgspec.Struct, frozen=True):
             return False
 
     def allows_any(self, paths: Iterable[str]) -> bool:
-        """Whether the grant holds one of these paths."""
+        """Whether the grant contains one of these paths."""
         return any(self.allows(path) for path in paths)
 
     def __and__(self, other: CapabilityGrant) -> CapabilityGrant:
-        """The part that both grants hold, channel rules included."""
+        """The intersection of two grants, including channel rules."""
         mine, theirs = dict(self.channels), dict(other.channels)
         paths = frozenset(p for p in self.paths if other.allows(p)) | frozenset(
             p for p in other.paths if self.allows(p)
@@ -81,12 +82,12 @@ NO_GRANT: Final = CapabilityGrant()
 
 
 def read_grant(entries: Iterable[str]) -> CapabilityGrant:
-    """The grant in `effectiveCapabilities`. An entry that is no path grants nothing."""
+    """The grant in `effectiveCapabilities`. An entry that is not a path grants nothing."""
     return CapabilityGrant(frozenset(entry for entry in entries if _compiled(entry) is not None))
 
 
 def compile_rules(rules: Mapping[str, Iterable[ChannelRules]]) -> tuple[tuple[str, tuple[ChannelRules, ...]], ...]:
-    """Channel rules in the form a grant holds."""
+    """Compile the channel rules of a grant."""
     return tuple(sorted((path, tuple(layers)) for path, layers in rules.items() if layers))
 
 

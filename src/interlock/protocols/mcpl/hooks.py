@@ -14,7 +14,7 @@ Position: TypeAlias = Literal["system", "beforeUser", "afterUser"]
 
 
 class ChannelPlace(Value, frozen=True):
-    """A channel, and where in it."""
+    """A channel, and a place in it."""
 
     channel_id: Name
     message_id: Name | None = None
@@ -56,7 +56,7 @@ class BeforeInferenceResult(Value, frozen=True):
     """The answer to `context/beforeInference`."""
 
     feature_set: Name | None = None
-    """A label. It may switch a contribution off, and authorizes none."""
+    """The feature set of the contribution. It may switch the contribution off, but authorizes nothing."""
     context_injections: Injections = ()
 
 
@@ -81,7 +81,7 @@ class AfterInferenceResult(Value, frozen=True):
 
 
 class Lifecycle(Value, frozen=True):
-    """The params of `inference/lifecycle` (0.5). It has no member that could carry content."""
+    """The params of `inference/lifecycle` (0.5). None of its members has content of the inference."""
 
     inference_id: Name
     phase: Literal["started", "completed", "aborted", "failed"]

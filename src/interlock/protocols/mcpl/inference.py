@@ -1,4 +1,4 @@
-"""Inference that a server asks for (MCPL, Server-Initiated Inference) and the model it runs on (Model Information)."""
+"""Inference that a server requests (MCPL, Server-Initiated Inference), and its model (Model Information)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FinishReason: TypeAlias = Literal["end_turn", "max_tokens", "stop_sequence"]
 
 
 class ModelInfo(Value, frozen=True):
-    """A model, as servers are told of it."""
+    """The information about a model for servers."""
 
     id: Name
     vendor: str | None = None
@@ -23,7 +23,7 @@ class ModelInfo(Value, frozen=True):
 
 
 class Usage(Value, frozen=True):
-    """Tokens that an inference took."""
+    """The tokens of an inference."""
 
     input_tokens: Count
     output_tokens: Count
@@ -37,7 +37,7 @@ class InferenceMessage(Value, frozen=True):
 
 
 class Preferences(Value, frozen=True):
-    """A server's wishes; none of them binds the host."""
+    """A server's preferences. The host may ignore them."""
 
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     temperature: float | None = None

@@ -1,8 +1,8 @@
-"""Placing injections: a fixed order, bounded sizes, and a prefix that stays byte-identical from turn to turn.
+"""Places injections: in a fixed order, within bounds, and with a prefix that stays byte-identical between turns.
 
-A model's prompt cache holds the longest prefix that did not change. So the system block is fixed by the first turn of
-a conversation and only ever shrinks; text for the system position that is new or has changed goes before the user's
-message, where it costs no more than itself.
+A model's prompt cache covers the longest unchanged prefix. So the first turn of a conversation fixes the system block,
+which can only shrink later. New or changed text for the system position goes before the user's message, where it
+invalidates nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interlock.protocols.mcpl.hooks import Injection, Position
 
 
 class InjectionLimits(msgspec.Struct, frozen=True):
-    """Bounds of what servers may put into one turn."""
+    """Bounds for the injections of one turn."""
 
     each_bytes: int = 32 * 1024
     server_bytes: int = 64 * 1024
@@ -44,7 +44,7 @@ class Placed(msgspec.Struct, frozen=True):
     server: str
     namespace: str
     asked: Position
-    """Where the server wanted it."""
+    """The position that the server asked for."""
     body: bytes
     """Its content blocks, encoded."""
 
@@ -55,7 +55,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """An injection that was left out, and the bound it met."""
+    """An injection that was left out, and the bound that it exceeded."""
 
     server: str
     namespace: str
@@ -64,7 +64,7 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class Prefix(msgspec.Struct, frozen=True):
-    """The system block of a conversation. None of `items` means that no turn has fixed it yet."""
+    """The system block of a conversation. `items` is None until the first turn fixes it."""
 
     items: tuple[Placed, ...] | None = None
 
@@ -93,9 +93,9 @@ def arrange(
     order: Mapping[str, int] | None = None,
     limits: InjectionLimits = DEFAULT,
 ) -> Arrangement:
-    """This turn's injections in their places, whatever order they arrived in.
+    """Place the injections of a turn. The order of their arrival does not matter.
 
-    `order` ranks servers, lowest first; the rest follow by name. Hand each turn's `prefix` to the next.
+    `order` ranks servers, lowest first; the others follow by name. Pass each turn's `prefix` to the next turn.
     """
     bounded = within_bounds(injections, order, limits)
     kept = [placed for _, placed in bounded.kept]
@@ -116,7 +116,7 @@ def arrange(
 
 
 class Bounded(msgspec.Struct, frozen=True):
-    """Injections in their order, as far as they fit."""
+    """The injections that fit, in order, and those that do not."""
 
     kept: tuple[tuple[Sourced, Placed], ...] = ()
     dropped: tuple[Dropped, ...] = ()
@@ -140,7 +140,7 @@ def costs_of(placed: Iterable[Placed]) -> dict[tuple[str, str], int]:
 
 
 def render(items: Iterable[Placed]) -> bytes:
-    """Items as bytes, one to a line: the same items give the same bytes."""
+    """Items as bytes, one per line. The same items give the same bytes."""
     return b"\n".join(
         b'{"server":%s,"namespace":%s,"content":%s}'
         % (msgspec.json.encode(item.server), msgspec.json.encode(item.namespace), item.body)
@@ -149,9 +149,9 @@ def render(items: Iterable[Placed]) -> bytes:
 
 
 def content_without_label(line: str) -> str:
-    """The content of one rendered item, without its label: its texts, and anything else as JSON.
+    """The content of one rendered item without its label: its texts, and other blocks as JSON.
 
-    A note in the place of a medium has no label.
+    A note in the place of media has no label.
     """
     try:
         content = _LINE.decode(line).content
@@ -171,7 +171,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 def _first_of(
     items: Iterable[Placed], wanted: Counter[Placed], skip: Counter[Placed] | None = None
 ) -> Iterator[Placed]:
-    """So many of each item as are wanted, in the order of the items, after those that are skipped."""
+    """The first occurrences of each item, as many as `wanted` says, after those in `skip`."""
     left, passed = wanted.copy(), (skip or Counter[Placed]()).copy()
     for item in items:
         if passed[item] > 0:
@@ -184,7 +184,7 @@ def _first_of(
 def _ordered(injections: Iterable[Sourced], order: Mapping[str, int]) -> list[Sourced]:
     last = len(order)
     ranked = [(order.get(found.server, last), found.server, index, found) for index, found in enumerate(injections)]
-    # A server's own injections stay in the order it gave them: only it knows which belongs first.
+    # The injections of one server keep their order.
     return [entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:3])]
 
 

@@ -1,7 +1,7 @@
-"""How a server speaks first in the stateless revision: on a stream that the host opened, answered by a request.
+"""Requests of servers in the stateless revision: they arrive on a stream that the host opened.
 
-The host puts `dev.interlock/live` among the `notifications` of `subscriptions/listen`. The server's requests arrive
-there as notifications, and the host answers each with `dev.interlock/answer`.
+The host puts `dev.interlock/live` into the `notifications` of `subscriptions/listen`. The server's requests arrive
+there as notifications, and the host answers each by the request `dev.interlock/answer`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Patterns = Annotated[tuple[Name, ...], msgspec.Meta(max_length=256)]
 
 
 class LiveFilter(Value, frozen=True):
-    """The messages that a host wants. No list means everything that the server may send."""
+    """The messages that a host wants. Without a list, all that the server may send."""
 
     feature_sets: Patterns | None = None
     methods: Patterns | None = None
 
     def wants(self, method: str, feature_set: str | None = None) -> bool:
-        """Whether a message of the server belongs on this stream."""
+        """Whether a message of the server passes the filter."""
         if self.methods is not None and method not in self.methods:
             return False
         return self.feature_sets is None or feature_set is None or names(self.feature_sets, feature_set)
 
 
 class Delivery(Value, frozen=True):
-    """A message of the server on the stream. With an id it is a request, and is owed an answer."""
+    """A message of the server on the stream. With an id it is a request, which must be answered."""
 
     method: Name
     params: Object = msgspec.field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Manifests (MCPL 0.5, Server Manifest Changes): the canonical digest, and what differs between two of them.
+"""Manifests (MCPL 0.5, Server Manifest Changes) and their canonical digest.
 
-A digest is a cheap hint. The difference that the host finds itself is what counts.
+A digest is only a hint that a manifest changed. The host compares the manifests itself.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Domain: TypeAlias = Literal["capabilities", "featureSets", "tagOntology"]
 Revision: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^sha256:[A-Za-z0-9_-]{43}$")]
 
 MAX_MANIFEST_BYTES: Final = 64 * 1024
-"""Largest manifest that is given a digest, in bytes. The work grows with it: 16 KiB take about 2 ms."""
+"""Bytes of a manifest that gets a digest. 16 KiB take about 2 ms."""
 
 
 class ManifestChanged(Value, frozen=True, forbid_unknown_fields=True):
-    """The params of `mcpl/manifestChanged`: a hint to fetch, without a payload."""
+    """The params of `mcpl/manifestChanged`: a hint to fetch the manifest, without its content."""
 
     revision: Revision
     domains: Annotated[tuple[Domain, ...], msgspec.Meta(min_length=1, max_length=3)]
@@ -38,7 +38,7 @@ def digest(manifest: object) -> str:
 
 
 def revision_of(manifest: Mapping[str, object]) -> str:
-    """The revision of a manifest of ours. One too large for a canonical form has the digest of its bytes."""
+    """The revision of one of the hub's own manifests. For a very large one, it is the digest of its bytes."""
     try:
         return digest(manifest)
     except Fault:
@@ -47,7 +47,7 @@ def revision_of(manifest: Mapping[str, object]) -> str:
 
 
 def canonical(manifest: object) -> bytes:
-    """The bytes that are hashed: without the root's `revision`, sets sorted, in the form of RFC 8785."""
+    """The hashed bytes: without the root's `revision`, with sorted sets, in the form of RFC 8785."""
     if not isinstance(manifest, Mapping):
         raise Fault("INVALID_PARAMS", "manifest_not_object: a manifest is an object")
     encoded = msgspec.json.encode(manifest)
@@ -104,12 +104,12 @@ def _sorted_sets_of(declaration: object) -> object:
 
 
 def _as_set(value: object) -> object:
-    """Sorted by UTF-8 bytes and without repeats, if it is a list of texts; otherwise as it came."""
+    """A list of texts as a sorted set; any other value unchanged."""
     return sorted_set(value) if _all_text(value) else value
 
 
 def sorted_set(texts: Iterable[str]) -> list[str]:
-    """Texts by their UTF-8 bytes, without repeats."""
+    """Texts sorted by their UTF-8 bytes, without duplicates."""
     return sorted(set(texts), key=lambda text: text.encode("utf-8", "surrogatepass"))
 
 
@@ -157,12 +157,12 @@ def _member_names(node: Mapping[str, object]) -> Iterator[str]:
 
 
 def _texts(value: object) -> list[str]:
-    """The entries of a list of texts. A list that holds anything else is hashed as it came, and not looked at."""
+    """The entries of a list of texts; none for a list with other entries, which is hashed unchanged."""
     return value if _all_text(value) else []
 
 
 def _doubles(value: object) -> Any:
-    """Numbers as every JSON reader has them: integers past 2^53 are doubles, as RFC 8785 takes them."""
+    """A value with integers beyond 2^53 as doubles, as RFC 8785 requires."""
     if isinstance(value, Mapping):
         return {name: _doubles(member) for name, member in value.items()}
     if isinstance(value, list):

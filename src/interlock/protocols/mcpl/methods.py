@@ -1,6 +1,6 @@
-"""Every method of MCPL: who sends it, in which dialect, as what, and the capability it needs. The one table of them.
+"""The table of all methods of MCPL: who sends each, in which dialect, as request or notification, and its capability.
 
-The capability decides, whether the message names a feature set or not. A row without one conveys no authority.
+The capability decides, whether or not the message names a feature set. A row without one needs no authority.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Kind = Literal["request", "notification", "either"]
 
 
 class EmptyObject(Value, frozen=True):
-    """Params or a result that say nothing."""
+    """Empty params, or an empty result."""
 
 
 class McplMethod(msgspec.Struct, frozen=True):
@@ -35,12 +35,12 @@ class McplMethod(msgspec.Struct, frozen=True):
     sender: Sender
     params: type[Value]
     result: type[Value] | None = None
-    """Of a request; None for a notification, and for the manifest, which has a reader of its own."""
+    """The type of the result; None for a notification, and for the manifest, which has its own reader."""
     needs: str = ""
     """The capability path that a message of this method needs."""
     dialects: frozenset[McplDialect] = frozenset(McplDialect)
     needs_one_of: tuple[str, ...] = ()
-    """Where any of several paths is enough."""
+    """Capability paths of which one is enough."""
     kind: Kind = "request"
     tagged: bool = False
     """Whether its params name a feature set, which must be on."""
@@ -122,7 +122,7 @@ METHODS: Final = {
             paths.CHANNELS_PUBLISH,
             kind="either",
         ),
-        # Some servers send it without an id and want no results.
+        # Some servers send it as a notification, without wanting results.
         McplMethod(
             "channels/incoming",
             "server",
@@ -148,10 +148,10 @@ METHODS: Final = {
 
 
 def find(name: str, sender: Literal["host", "server"], dialect: McplDialect, *, notification: bool) -> McplMethod:
-    """The row for a message. Raises METHOD_NOT_FOUND where that side does not send it in that dialect or as that."""
+    """The row for a message. Raises METHOD_NOT_FOUND if this side may not send it in this dialect and form."""
     row = METHODS.get(name)
     if row is None or row.sender not in (sender, "both") or dialect not in row.dialects:
-        raise Fault("METHOD_NOT_FOUND", f"{name[:100]!r} is no method of a {sender} in MCPL {dialect.value}")
+        raise Fault("METHOD_NOT_FOUND", f"{name[:100]!r} is not a method of a {sender} in MCPL {dialect.value}")
     if row.kind == ("request" if notification else "notification"):
         raise Fault("INVALID_REQUEST", f"{name} is a {row.kind}")
     return row

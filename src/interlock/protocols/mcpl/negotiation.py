@@ -1,7 +1,7 @@
-"""Agreeing on MCPL (MCPL, Capability Negotiation): by the version that a peer advertises, where it advertised it.
+"""Negotiation of MCPL (MCPL, Capability Negotiation), by the version that a peer advertises.
 
-Handshakes say it in `capabilities`; in the stateless revision the same object travels in each request's `_meta` and in
-the result of `server/discover`.
+Handshakes advertise it in `capabilities`. In the stateless revision, the same object is in each request's `_meta` and
+in the result of `server/discover`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from interlock.wire.json_values import JSON_ERRORS
 
 EXTENSION_KEY: Final = "dev.interlock/mcpl"
 VERSION: Final = McplDialect.V0_5.value
-"""Advertised where nobody said another; a peer that answers 0.4 is spoken to in 0.4."""
+"""The default version of an offer. A peer that answers with 0.4 gets 0.4."""
 
 UNSUPPORTED: Final = ("inferenceLifecycle", "inferenceRequest", "modelInfo", "channels")
 """Capabilities that a hub without a model does not have. A feature set that needs one of them is never on there."""
 
 
 class McplPlace(enum.Enum):
-    """Where in its capabilities a peer speaks of MCPL."""
+    """The member of its capabilities in which a peer declares MCPL."""
 
     EXPERIMENTAL = "experimental"
     EXTENSIONS = "extensions"
@@ -42,18 +42,18 @@ class McplOffer(msgspec.Struct, frozen=True):
     """Capability paths that it offers."""
     feature_sets: Mapping[str, FeatureSet] = {}
     revision: str | None = None
-    """Its own digest of the manifest (0.5): never believed, only compared."""
+    """The peer's digest of its manifest (0.5). It is only compared, never trusted."""
     channel_chunks: bool = False
-    """Whether it wants outgoing text while it is being written."""
+    """Whether the peer wants outgoing text in chunks."""
     blocking_after_hook: bool = False
-    """Whether it wants to be waited for after an inference (0.4)."""
+    """Whether its hook after an inference is blocking (0.4)."""
     manifest: Mapping[str, object] = {}
-    """The object as it came."""
+    """The manifest as received."""
     warning: str = ""
 
 
 def read_offer(capabilities: bytes) -> tuple[McplOffer, McplPlace] | None:
-    """A peer's offer and where it stood; None for a peer that speaks plain MCP, or a version that is not spoken here.
+    """A peer's offer and its place; None for a peer that speaks plain MCP, or an unsupported version.
 
     Raises INVALID_PARAMS.
     """
@@ -77,7 +77,7 @@ def read_manifest_result(result: bytes) -> McplOffer | None:
 
 
 def read_manifest(manifest: Mapping[str, object]) -> McplOffer | None:
-    """An offer from its manifest; None for a version that is not spoken here. Raises INVALID_PARAMS."""
+    """The offer of a manifest; None for an unsupported version. Raises INVALID_PARAMS."""
     version = manifest.get("version")
     if not isinstance(version, str):
         raise wrong_shape("missing required field `version`", "mcpl")
@@ -87,7 +87,7 @@ def read_manifest(manifest: Mapping[str, object]) -> McplOffer | None:
     feature_sets = read_feature_sets(manifest.get("featureSets"), dialect)
     paths = advertised(manifest, dialect)
     if dialect is McplDialect.V0_4:
-        # 0.4 has no rule that flags and `uses` agree, so either counts as an offer, and a flag that says no as none.
+        # In 0.4, flags and `uses` need not agree. Either of them offers a capability, unless a flag refuses it.
         declared = frozenset[str]().union(*(found.needs | found.may for found in feature_sets.values()))
         paths = (paths | declared) - refused(manifest, dialect)
     revision = manifest.get("revision")
@@ -105,7 +105,7 @@ def read_manifest(manifest: Mapping[str, object]) -> McplOffer | None:
 
 
 def dialect_of(version: str) -> McplDialect | None:
-    """The dialect in which a version is spoken. Within 0.x a later minor than ours is spoken to as 0.5."""
+    """The dialect for a version. A later minor version of 0.x gets 0.5."""
     numbers = read_version(version)
     if numbers is None or numbers[0] != 0 or numbers[1] < 4:
         return None
@@ -113,14 +113,14 @@ def dialect_of(version: str) -> McplDialect | None:
 
 
 def answer(manifest: Mapping[str, object], home: McplPlace) -> dict[str, object]:
-    """The part of our own capabilities that answers a peer, in the place where it asked."""
+    """The part of the hub's capabilities that answers a peer, in the same member as the peer's offer."""
     if home is McplPlace.EXPERIMENTAL:
         return {"experimental": {"mcpl": manifest}}
     return {"extensions": {EXTENSION_KEY: manifest}}
 
 
 def with_live(capabilities: Mapping[str, object], live: Mapping[str, object]) -> dict[str, object]:
-    """Capabilities with those of MCPL, in the place where they belong."""
+    """Capabilities with the MCPL part added to them."""
     made = dict(capabilities)
     for home, ours in live.items():
         known = made.get(home)
@@ -129,13 +129,13 @@ def with_live(capabilities: Mapping[str, object], live: Mapping[str, object]) ->
 
 
 def question(version: str = VERSION) -> dict[str, dict[str, object]]:
-    """The hub's declaration to a server, in both places, since servers look in different ones."""
+    """The hub's offer to a server, in both members, because servers look in different ones."""
     manifest = host_manifest(version)
     return {"experimental": {"mcpl": manifest}, "extensions": {EXTENSION_KEY: manifest}}
 
 
 def asked_with(capabilities: bytes, version: str = VERSION) -> bytes:
-    """Client capabilities with our offer of MCPL, which replaces the client's own."""
+    """Client capabilities with the hub's offer of MCPL, which replaces the client's own."""
     declared = decode(Object, capabilities, "capabilities")
     for home, ours in question(version).items():
         known = declared.get(home)

@@ -1,8 +1,7 @@
 """JSON Patch (RFC 6902) within bounds: each operation is measured before it is applied.
 
-A patch costs no more than `PatchLimits.work` visited nodes, whatever it copies or moves. After each operation the
-document is within `bytes`: one node may be a long text, so nodes alone bound nothing. A patch that fails leaves nothing
-behind.
+A patch visits at most `PatchLimits.work` nodes, whatever it copies or moves. After each operation, the document is
+within `bytes`, because one node may be a long text. A patch that fails changes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Extent(msgspec.Struct, frozen=True):
 
     nodes: int
     bytes: int
-    """At most as many as its JSON has. Escapes and punctuation are not counted."""
+    """A lower bound for the bytes of its JSON: escapes and punctuation are not counted."""
 
 
 class Operation(Value, frozen=True):
@@ -62,7 +61,7 @@ def apply_patch(document: bytes, patch: tuple[Operation, ...], limits: PatchLimi
     """The document after a patch, both encoded. Raises INVALID_PARAMS for a patch that does not apply, or TOO_LARGE."""
     if len(patch) > limits.operations:
         raise Fault("TOO_LARGE", f"the patch has more than {limits.operations} operations")
-    # Loaded with the first patch: most hubs and servers never see one.
+    # Imported at the first patch, because most hubs and servers never get one.
     import jsonpatch
 
     value = decode_document(document, limits)
@@ -76,7 +75,7 @@ def apply_patch(document: bytes, patch: tuple[Operation, ...], limits: PatchLimi
         work += touched.nodes
         size += touched.bytes
         if size > limits.bytes:
-            # Only growth was added up. The operations may have replaced or removed as much.
+            # The loop added up growth only. The operations may have removed as much again, so measure the document.
             extent = _extent(value, limits.depth, limits.nodes)
             size, counted = extent.bytes, counted + extent.nodes
             if size > limits.bytes or counted > limits.counted:
@@ -155,7 +154,7 @@ def _children(node: object) -> Iterator[object]:
 
 
 def _does_not_apply(index: int, operation: Operation, cause: Exception) -> Fault:
-    # The library's own text may hold the whole document.
+    # The library's message may contain the whole document.
     return Fault(
         "INVALID_PARAMS",
         f"patch[{index}]: `{operation.op}` does not apply at {operation.path[:100]!r}",

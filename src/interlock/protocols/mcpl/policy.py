@@ -1,7 +1,7 @@
-"""The host's policy for one server, and the grant and feature sets that follow from it.
+"""The host's policy for one server, and the grant and feature sets that result from it.
 
-The policy decides, the server's declarations only narrow it: a path is granted if the server offers it, the policy
-does not deny it, and an enabled feature set or the policy itself asks for it. Explicit paths must be named.
+The policy decides, and the server's declarations only narrow it. A path is granted if the server offers it, the policy
+does not deny it, and an enabled feature set or the policy itself asks for it. `EXPLICIT` paths must be named.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class HostPolicy(msgspec.Struct, frozen=True):
     """The operator's decisions about one server. The empty policy grants nothing."""
 
     enabled: tuple[str, ...] = ()
-    """Feature sets that are on, as patterns; each brings the capabilities it needs."""
+    """Patterns of feature sets that are on. Each set brings the capabilities that it needs."""
     disabled: tuple[str, ...] = ()
-    """Feature sets that are off; wins over `enabled`."""
+    """Patterns of feature sets that are off. It overrides `enabled`."""
     granted: tuple[str, ...] = ()
-    """Capability paths granted whatever feature set uses them. The only way to an explicit path, named in full."""
+    """Capability paths that are granted without a feature set. Only here can an `EXPLICIT` path be granted, in full."""
     denied: tuple[str, ...] = ()
-    """Capability paths that nothing grants; each also denies everything below it."""
+    """Capability paths that are never granted, including all paths below them."""
     scopes: Mapping[str, ScopeRules] = {}
     """Rules for scope labels and channels, by feature-set pattern."""
     channels: Mapping[str, ScopeRules] = {}
     """Rules for channels, by capability path."""
     scope_labels: Mapping[str, str] = {}
-    """Templates of scope labels, by feature set; each replaces the server's own."""
+    """Templates of scope labels, by feature set. Each replaces the server's own."""
 
     def __post_init__(self) -> None:
         """Refuse a policy with a pattern that cannot be used. Raises PatternError."""
@@ -86,12 +86,12 @@ class Effective(msgspec.Struct, frozen=True):
         return tuple(sorted(name for name, state in self.states.items() if state.enabled))
 
     def can_enable(self, name: str) -> bool:
-        """Whether the operator could switch a set on (0.4, `canEnable`): it is sound, and no rule switches it off."""
+        """Whether the operator could switch a set on (0.4, `canEnable`): it is valid, and no rule disables it."""
         state = self.states.get(name)
         return state is not None and state.reason in ("", "not_selected")
 
     def __and__(self, other: Effective) -> Effective:
-        """The intersection: the part of an old policy that a new one keeps."""
+        """The intersection of two policies' effects."""
         states = {
             name: SetState(False, "disabled") if state.enabled and not self._stands(name, other) else state
             for name, state in other.states.items()
@@ -127,7 +127,7 @@ def effective(offer: McplOffer, policy: HostPolicy) -> Effective:
 
 
 def update_message(active: Effective, dialect: McplDialect, offered: Iterable[str]) -> Update:
-    """The params of `featureSets/update` that tell a server all of this."""
+    """The params of `featureSets/update` for a server."""
     disabled = tuple(sorted(name for name, state in active.states.items() if not state.enabled))
     if dialect is McplDialect.V0_4:
         return Update(enabled=active.enabled_sets, disabled=disabled, scopes=dict(active.scopes))
@@ -165,7 +165,7 @@ def _state(declared: FeatureSet, policy: HostPolicy, permitted: set[str]) -> Set
 def _denied(path: str, policy: HostPolicy) -> bool:
     segments = path.split(".")
     at_or_above = [".".join(segments[:count]) for count in range(1, len(segments) + 1)]
-    # Feature-set patterns read a trailing `*` as any depth, which is what a deny list means by it.
+    # In feature-set patterns, a trailing `*` matches at any depth, as in deny lists.
     return any(names(policy.denied, node, unusable=True) for node in at_or_above)
 
 
@@ -182,7 +182,7 @@ def _rules(name: str, policy: HostPolicy) -> ScopeRules | None:
 def _channel_rules(
     on: Iterable[FeatureSet], outright: set[str], scopes: Mapping[str, ScopeRules], policy: HostPolicy
 ) -> tuple[tuple[str, tuple[ChannelRules, ...]], ...]:
-    """Per path: one layer from the feature sets that use it, of which any suffices, and one per rule of the policy."""
+    """Channel rules by path: one from the feature sets that use it, any of which suffices, and one per policy rule."""
     allowed: dict[str, list[str]] = {path: ["**"] for path in outright}
     denied: dict[str, list[str]] = {}
     for found in on:

@@ -1,4 +1,4 @@
-"""The reasons of feature sets and events as people read them, in the terminal and in the console."""
+"""The reasons of feature sets and events in words, for the terminal and the console."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _WORDS: Final = {
     "no_rule": "no rule names it",
     "not_selected": "not enabled",
 }
-"""Reasons that do not read as words."""
+"""Reasons that need a text of their own."""
 
 
 def in_words(reason: str) -> str:
-    """A reason in words. One of several words is a sentence already, and may name a setting."""
+    """A reason in words. A reason with a space is a sentence already."""
     return reason if " " in reason else _WORDS.get(reason, reason.replace("_", " "))

@@ -1,7 +1,7 @@
-"""The other end of `featureSets/update`: what a server keeps of what its host told it.
+"""The server's side of `featureSets/update`: the rights that its host selected.
 
-In 0.4 an update is a change: it names what is switched, and the rest stays. In 0.5 a request is the whole policy, and a
-notification can only take away.
+In 0.4 an update names only the sets that change. In 0.5 a request has the whole policy, and a notification can only
+remove rights.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from interlock.wire.errors import Fault
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The rights of a server. It has none before the first update."""
+    """The rights of a server. Before the first update it has none."""
 
     enabled: frozenset[str] = frozenset()
     grant: CapabilityGrant = NO_GRANT
-    """The capabilities of 0.5; 0.4 speaks of feature sets alone."""
+    """The capabilities of 0.5. In 0.4 there are only feature sets."""
     scopes: Mapping[str, ScopeRules] = {}
     ready: bool = False
 
@@ -41,7 +41,7 @@ def receive(
 
 
 def receipt(selection: Selection, declared: Mapping[str, FeatureSet]) -> Receipt:
-    """The receipt of a 0.5 server: the features it does without, for want of which capability."""
+    """The receipt of a 0.5 server: its unavailable features, each with the missing capability."""
     off = [found for name, found in sorted(declared.items()) if name not in selection.enabled]
     missing = {found.name: tuple(sorted(p for p in found.needs if not selection.grant.allows(p))) for found in off}
     unavailable = tuple(Unavailable(name, "disabled", paths) for name, paths in missing.items() if paths)

@@ -1,7 +1,7 @@
-"""Scopes (MCPL 0.4, Scoped Access): labels, where they come from, and the rules that decide on them.
+"""Scopes (MCPL 0.4, Scoped Access): labels, how they are derived, and the rules that decide about them.
 
-A server's label is a claim. Where a template says how a label follows from the arguments, the hub derives it and
-refuses a label that disagrees. The blacklist wins; a label that neither list names is left to a person.
+A server's label is only a claim. If a template exists, the hub derives the label from the arguments, and refuses a
+claim that differs. The blacklist wins. A person decides about a label that neither list names.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from interlock.wire import visible_text
 from interlock.wire.errors import Fault
 
 DECODED: Final = 3
-"""Rounds of percent-decoding in which a denied name is looked for."""
+"""Rounds of percent-decoding after which a denied name is searched for."""
 MAX_MEMBERS: Final = 1_000
-"""Members beside an argument that a label is made of. Each is compared with its name."""
+"""Members beside an argument that a label uses. The name of the argument is compared with each."""
 
 
 class AmbiguousArgument(Fault):
-    """An argument that a label is made of has its name in another case, too: some servers read either."""
+    """An argument of a label also exists in another case. Some servers would read that one instead."""
 
 
 class Scope(Value, frozen=True):
-    """A label for matching and display, and data that goes back to the server."""
+    """A label for matching and display, and a payload that goes back to the server."""
 
     label: Name
     payload: Object = msgspec.field(default_factory=dict)
@@ -52,11 +52,11 @@ class ElevateResult(Value, frozen=True):
 
 
 class ScopeDecision(msgspec.Struct, frozen=True):
-    """The verdict of the rules on a label; `ask` leaves it to a person."""
+    """The verdict of the rules on a label. With `ask`, a person decides."""
 
     outcome: Literal["allow", "deny", "ask"]
     pattern: str | None = None
-    """The pattern that decided; None for a denied label that no pattern names."""
+    """The pattern that decided; None for a label that was denied without a pattern."""
 
     @property
     def why(self) -> str:
@@ -67,9 +67,9 @@ class ScopeDecision(msgspec.Struct, frozen=True):
 def decide(rules: ScopeRules, label: str) -> ScopeDecision:
     """The verdict of the rules on a label: blacklist, then whitelist, then ask (MCPL 0.4, Host Evaluation)."""
     decoded = _decoded(label)
-    # Many file systems and servers ignore case, so a denial does.
+    # Many file systems and servers ignore case, so denials do, too.
     spellings = {made.casefold() for each in decoded for made in (each, plain(each), plain(each.replace("\\", "/")))}
-    # A folder is one thing with and without a slash at its end: a denial of its contents denies it, too.
+    # A folder is the same with and without a final slash, so a denial of its contents also denies the folder.
     spellings |= {f"{each}/" for each in spellings}
     if any(_CONTROL.search(each) for each in decoded):
         return ScopeDecision("deny")
@@ -77,7 +77,7 @@ def decide(rules: ScopeRules, label: str) -> ScopeDecision:
         try:
             pattern = compile_pattern(text.casefold(), DENIED_NAMES)
         except PatternError:
-            # A denial that cannot be read denies everything rather than nothing.
+            # An invalid pattern in the blacklist denies everything.
             return ScopeDecision("deny", text)
         if any(pattern.matches(spelling) for spelling in spellings):
             return ScopeDecision("deny", text)
@@ -92,7 +92,7 @@ def decide(rules: ScopeRules, label: str) -> ScopeDecision:
 
 
 def plain(label: str) -> str:
-    """The label without empty and `.` segments and without a slash at its end, so that a path has one spelling."""
+    """The label without empty and `.` segments and without a final slash, so that each path has one spelling."""
     if "/" not in label:
         return label
     first, *rest = label.split("/")
@@ -101,15 +101,15 @@ def plain(label: str) -> str:
 
 
 def shown(label: str) -> str:
-    """The label in a message: bounded, on one line, with control characters by their numbers."""
+    """The label for a message: bounded, on one line, with escaped control characters."""
     return visible_text.plain(label[:200]).replace("\n", "\\n")
 
 
 def derive_label(template: str, arguments: Mapping[str, object]) -> str:
-    """The label that a template makes of arguments. Raises INVALID_PARAMS where the arguments do not fit it.
+    """Fill a template with arguments. Raises INVALID_PARAMS if they do not fit it.
 
-    `{path}` is an argument, `{address.channel}` a member of one. Only a value at the end may hold `/` or `:`, so that
-    no value can pass for the segments before or after it.
+    `{path}` is an argument, `{address.channel}` a member of one. Only the last value may contain `/` or `:`, so that no
+    value can imitate other segments.
     """
     places = list(_PLACE.finditer(template))
     if not places:
@@ -125,7 +125,7 @@ def derive_label(template: str, arguments: Mapping[str, object]) -> str:
 
 
 def agreed_label(template: str | None, arguments: Mapping[str, object], claimed: str | None) -> str:
-    """The label to decide on. Raises INVALID_PARAMS where a claimed label disagrees with the arguments, or none is."""
+    """The label to decide about. Raises INVALID_PARAMS if the claimed label is missing or contradicts the arguments."""
     if template is None:
         if claimed is None:
             raise Fault("INVALID_PARAMS", "scope.label: the field is required", data={"field": "scope.label"})
@@ -141,7 +141,7 @@ def agreed_label(template: str | None, arguments: Mapping[str, object], claimed:
 
 
 def _decoded(label: str) -> list[str]:
-    """The label, and what it says after each round of percent-decoding: a server may decode a URI once or twice."""
+    """The label before and after each round of percent-decoding, because a server may decode a URI repeatedly."""
     found = [label]
     while len(found) <= DECODED and (further := unquote(found[-1])) != found[-1]:
         found.append(further)
@@ -166,7 +166,7 @@ def _value(path: str, arguments: Mapping[str, object]) -> str:
 
 
 def _check_spelling(path: str, name: str, members: Mapping[str, object]) -> None:
-    """Refuse a name that is there in another case. Raises `AmbiguousArgument`."""
+    """Refuse a name that also exists in another case. Raises `AmbiguousArgument`."""
     folded, size = name.casefold(), len(name)
     if len(members) > MAX_MEMBERS:
         why = f"is one of more than {MAX_MEMBERS} members"

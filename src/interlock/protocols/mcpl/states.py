@@ -1,8 +1,8 @@
 """The life of MCPL on one connection as one table of transitions.
 
-Three rules hold here. Until the server was sent its first `featureSets/update` everything is off: a 0.4 server's
-messages count once the update was written to it, a 0.5 server's once it accepted. A narrower policy holds at once, a
-wider one only after the server was told. A server's answer never widens anything.
+Three rules hold here. Everything is off before the first `featureSets/update`: messages of a 0.4 server count once the
+update is written, those of a 0.5 server once it accepts. A narrower policy holds at once, a wider one only after the
+server was told. A server's answer never widens its rights.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class ConnectionPhase(enum.Enum):
     """The four phases."""
 
     OFF = "off"
-    """Agreed on, and nothing was sent yet."""
+    """MCPL is agreed on, but no update was sent."""
     WAITING = "waiting"
-    """A 0.5 server was asked, and has not answered."""
+    """A 0.5 server has not answered the update yet."""
     ON = "on"
     REFUSED = "refused"
-    """The server declined the policy: MCPL is off, and MCP goes on."""
+    """The server declined the policy. MCPL is off, MCP continues."""
 
 
 class ConnectionEvent(enum.Enum):
@@ -39,11 +39,11 @@ class ConnectionEvent(enum.Enum):
     REQUESTED = "requested"
     """The update was written to a 0.5 server."""
     ACCEPTED = "accepted"
-    """The server's receipt for the latest update."""
+    """The server accepted the latest update."""
     DECLINED = "declined"
-    """The server's refusal of the latest update."""
+    """The server declined the latest update."""
     UNANSWERED = "unanswered"
-    """No answer came, or an error, or one that cannot be read."""
+    """The server answered with an error, unreadably, or not at all."""
 
 
 TRANSITIONS: Final[Mapping[ConnectionPhase, Mapping[ConnectionEvent, ConnectionPhase]]] = {
@@ -71,22 +71,22 @@ TRANSITIONS: Final[Mapping[ConnectionPhase, Mapping[ConnectionEvent, ConnectionP
 }
 
 ACTIVATES: Final = frozenset({ConnectionEvent.NOTIFIED, ConnectionEvent.ACCEPTED})
-"""Events after which a pending policy is in force."""
+"""Events that put a pending policy in force."""
 
 
 class McplConnection(msgspec.Struct, frozen=True):
-    """MCPL with one server: what it offers, what is in force, and what it has yet to be told."""
+    """The state of MCPL with one server: its offer, the policy in force, and the policy that it must still be told."""
 
     offer: McplOffer
     phase: ConnectionPhase = ConnectionPhase.OFF
     active: Effective = NOTHING
-    """In force. Every check asks this."""
+    """The policy in force. Every check uses it."""
     pending: Effective | None = None
-    """Decided, and not in force until the server was told."""
+    """A decided policy that is not in force before the server was told."""
     update: int = 0
-    """Number of the latest update. A receipt for an earlier one changes nothing."""
+    """The number of the latest update. Receipts for earlier updates are ignored."""
     sent: int = 0
-    """Number of the latest update that was written to the server. Only that can be answered."""
+    """The number of the latest update that was written to the server. Only this one can be answered."""
 
     @property
     def dialect(self) -> McplDialect:
@@ -99,17 +99,17 @@ class McplConnection(msgspec.Struct, frozen=True):
         return self.phase is ConnectionPhase.ON
 
     def message(self) -> Update | None:
-        """The latest update, to be written; None if there is none."""
+        """The latest update to write; None if there is none."""
         return None if self.pending is None else update_message(self.pending, self.dialect, self.offer.paths)
 
 
 def decide(connection: McplConnection, policy: HostPolicy) -> McplConnection:
-    """The connection under a new policy: narrower rights hold at once, wider ones once the server was told."""
+    """The connection under a new policy. Narrower rights hold at once, wider ones after the server was told."""
     return _pending(connection, effective(connection.offer, policy))
 
 
 def redeclare(connection: McplConnection, offer: McplOffer, policy: HostPolicy) -> McplConnection:
-    """The connection after the server changed its declarations. A set that is gone or differs is off at once."""
+    """The connection after changed declarations. A removed or changed set is off at once."""
     return _pending(msgspec.structs.replace(connection, offer=offer), effective(offer, policy))
 
 
@@ -122,7 +122,7 @@ def written(connection: McplConnection, update: int) -> McplConnection:
 
 
 def answered(connection: McplConnection, update: int, receipt: Receipt | None) -> McplConnection:
-    """The connection after a 0.5 server answered an update; None stands for no answer that could be read."""
+    """The connection after a 0.5 server answered an update. The receipt is None for a missing or unreadable answer."""
     if update != connection.update or update != connection.sent or connection.dialect is McplDialect.V0_4:
         return connection
     if receipt is None:

@@ -1,6 +1,6 @@
-"""The feature sets of a server in each dialect: authors write the names of 0.4, and hosts of 0.5 get its paths.
+"""Translates a server's feature sets between the dialects: authors write names of 0.4, hosts of 0.5 get paths.
 
-A set whose `uses` hold a path of 0.5 alone is offered to hosts of 0.5 only, a set with an after-hook to those of 0.4.
+A set with a path that only 0.5 has is offered only to hosts of 0.5, a set with an after-hook only to hosts of 0.4.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def in_dialect(declaration: Mapping[str, Any], dialect: McplDialect) -> dict[str
 
 
 def read_in(name: str, declaration: Mapping[str, Any], dialect: McplDialect) -> FeatureSet:
-    """A declaration as a host of this dialect reads it."""
+    """A declaration, read in the dialect of the host."""
     return read_feature_set(name, in_dialect(declaration, dialect), dialect)
 
 
 def spoken(declared: Mapping[str, Mapping[str, Any]], offered: McplDialect) -> McplDialect:
-    """The dialect for a host: the one it offers, or 0.4 where the server has an after-hook or scopes."""
+    """The dialect for a host: the offered one, or 0.4 if the server has an after-hook or scopes."""
     former = any(AFTER in declaration["uses"] or declaration.get("scoped") for declaration in declared.values())
     return McplDialect.V0_4 if former else offered
 
@@ -48,7 +48,7 @@ def manifest(declared: Mapping[str, Mapping[str, Any]], dialect: McplDialect, *,
 def manifest_of(
     sets: Mapping[str, Mapping[str, Any]], dialect: McplDialect, *, optional: Iterable[str], blocking: bool
 ) -> dict[str, Any]:
-    """The manifest with these declarations, which are in this dialect. A host may grant `optional` paths, too (0.5)."""
+    """The manifest with these declarations, which use this dialect. A host may also grant `optional` paths (0.5)."""
     uses = {use for declaration in sets.values() for use in declaration["uses"]}
     made: dict[str, Any] = {"version": dialect.value, "featureSets": dict(sets)}
     if dialect is McplDialect.V0_4:
@@ -90,7 +90,7 @@ def _channel_flags(uses: Iterable[str]) -> dict[str, bool]:
 
 
 def _put(node: dict[str, Any], path: list[str]) -> None:
-    """Say yes at a path, beside everything that was said before."""
+    """Set a path to true in a manifest, and keep its other members."""
     for name in path[:-1]:
         inner = node.get(name)
         node[name] = inner if isinstance(inner, dict) else {}

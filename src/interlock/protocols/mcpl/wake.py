@@ -1,8 +1,8 @@
-"""Whether an admitted event wakes a model: wake, hold or drop, by rules, quiet hours, loops and budgets.
+"""Decides whether an admitted event wakes a model, is held or is dropped: by rules, quiet hours, loops and budgets.
 
-The first rule that matches decides; without one an event is held. Rules read tags, but tags are claims: a rule that
-must hold against the server names the server, the feature set or the channel. Ask when an event arrives, and again
-when its coalesced group is due; spend once for the group.
+The first rule that matches decides. Without one, an event is held. Tags are the server's claims, so a rule that must
+not depend on them names the server, the feature set or the channel. Callers decide when an event arrives, and again
+when its coalesced group is due. They spend once for the group.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from interlock.protocols.patterns import FEATURE_SETS, compile_pattern
 
 
 class WakeVerdict(enum.Enum):
-    """The fate of an event."""
+    """The verdict on an event."""
 
     WAKE = "wake"
     HOLD = "hold"
-    """Kept, and given to the next turn that begins for another reason."""
+    """The event is kept until the next turn that begins for another reason."""
     DROP = "drop"
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """An admitted event, as far as waking goes."""
+    """The properties of an admitted event that decide about waking."""
 
     server: str
     principal: str
@@ -40,7 +40,7 @@ class Occurrence(msgspec.Struct, frozen=True):
     channel: str | None = None
     tags: frozenset[str] = frozenset()
     from_agent: bool = False
-    """Whether the hub knows that an agent wrote it."""
+    """Whether the hub knows that an agent caused it."""
     chain: tuple[str, ...] = ()
     """The agents whose wakes led to it, as the hub traced them."""
     tokens: int = 0
@@ -48,7 +48,7 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 class WakeRule(msgspec.Struct, frozen=True):
-    """One rule. A list that is None matches everything; an empty one nothing."""
+    """One rule. A list that is None matches everything. An empty list matches nothing."""
 
     verdict: WakeVerdict
     servers: tuple[str, ...] | None = None
@@ -58,13 +58,13 @@ class WakeRule(msgspec.Struct, frozen=True):
     tags_all: tuple[str, ...] = ()
     tags_none: tuple[str, ...] = ()
     loops: bool = False
-    """Whether it also wakes for events of agents."""
+    """Whether it also wakes for events that agents caused."""
     through_quiet_hours: bool = False
     timing: Timing = Timing()
     budget: HourlyBudget = HourlyBudget()
-    """For each server that the rule wakes for."""
+    """The budget of the rule, for each server."""
     name: str = ""
-    """By which its spending is known, wherever it stands among the rules."""
+    """The name under which its spending is counted."""
 
     def __post_init__(self) -> None:
         """Refuse a rule with a pattern that cannot be used. Raises PatternError."""
@@ -76,7 +76,7 @@ class WakeRule(msgspec.Struct, frozen=True):
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """A daily time by the local clock. An end before the start is on the next day."""
+    """A daily period by the local clock. An end before the start is on the next day."""
 
     start: time
     end: time
@@ -85,37 +85,37 @@ class QuietHours(msgspec.Struct, frozen=True):
 
 
 class WakePolicy(msgspec.Struct, frozen=True):
-    """All that decides whether events wake one agent."""
+    """The rules, quiet hours and budget of one agent."""
 
     rules: tuple[WakeRule, ...] = ()
     quiet_hours: tuple[QuietHours, ...] = ()
     budget: HourlyBudget = HourlyBudget(wakes=60)
-    """For everything together."""
+    """The budget for all wakes of the agent."""
 
 
 Cause = Literal["rule", "no_rule", "loop", "quiet_hours", "budget"]
 
 EVERYTHING: Final = "*"
 MAX_ROUNDS: Final = 3
-"""Wakes of one agent that may lead to its next one."""
+"""Wakes of one agent in a chain, after which a further one counts as a loop."""
 SEPARATOR: Final = "\x1f"
-"""Between the parts of a key. No name holds it."""
+"""Separates the parts of a key. No name contains it."""
 
 
 class WakeDecision(msgspec.Struct, frozen=True):
-    """A decision, its source, and the end of a hold if it is known."""
+    """A decision, its cause, and the end of a hold if it is known."""
 
     verdict: WakeVerdict
     cause: Cause
     rule: int | None = None
     until: datetime | None = None
     key: str = ""
-    """Events of one key are coalesced."""
+    """The coalescing key. Events with the same key are coalesced."""
     timing: Timing = Timing()
 
 
 def decide(policy: WakePolicy, occurrence: Occurrence, ledger: SpendingLedger, now: datetime) -> WakeDecision:
-    """The fate of an event. `now` is aware, in the zone by which quiet hours are meant."""
+    """Decide about an event. `now` is aware, in the time zone of the quiet hours."""
     index, rule = next(((i, rule) for i, rule in enumerate(policy.rules) if matches(rule, occurrence)), (None, None))
     if rule is None:
         return WakeDecision(WakeVerdict.HOLD, "no_rule")
@@ -137,7 +137,7 @@ def decide(policy: WakePolicy, occurrence: Occurrence, ledger: SpendingLedger, n
 
 
 def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
-    """Whether a rule is about an event."""
+    """Whether a rule matches an event."""
     if not _one_of(rule.servers, occurrence.server) or not _one_of(rule.channels, occurrence.channel):
         return False
     if rule.feature_sets is not None and not names(rule.feature_sets, occurrence.feature_set or ""):
@@ -151,13 +151,13 @@ def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
 
 
 def is_loop(occurrence: Occurrence) -> bool:
-    """Whether agents go round in circles: an agent wrote it, or several wakes of the same agent led to it."""
+    """Whether an event is part of a loop: an agent caused it, or several wakes of the same agent led to it."""
     claimed = occurrence.tags & {"chat:from-agent", "chat:from-bot", "chat:from-self"}
     return occurrence.from_agent or bool(claimed) or occurrence.chain.count(occurrence.principal) >= MAX_ROUNDS
 
 
 def quiet_until(hours: Iterable[QuietHours], now: datetime) -> datetime | None:
-    """When the quiet hours that hold now are over; None outside of them."""
+    """The end of the current quiet hours; None outside of them."""
     ends = []
     for window in hours:
         for back in (0, 1):
@@ -172,7 +172,7 @@ def quiet_until(hours: Iterable[QuietHours], now: datetime) -> datetime | None:
 
 
 def coalescing_key(occurrence: Occurrence) -> str:
-    """Events of one agent, server and channel belong together; without a channel, those of one feature set."""
+    """The key of an event: its agent, server and channel, or its feature set without a channel."""
     place = occurrence.channel if occurrence.channel is not None else occurrence.feature_set
     return SEPARATOR.join(
         (occurrence.principal, occurrence.server, "c" if occurrence.channel is not None else "f", place or "")
@@ -180,7 +180,7 @@ def coalescing_key(occurrence: Occurrence) -> str:
 
 
 def server_key(rule: str, server: str) -> str:
-    """The ledger's key for the spending of one rule on one server."""
+    """The ledger's key for the spending of one rule for one server."""
     return f"{rule}:{server}"
 
 

@@ -1,4 +1,4 @@
-"""Which kinds a participant may send (MCPx, Capability-Based Access Control), compiled once per participant.
+"""The kinds that a participant may send (MCPx, Capability-Based Access Control), compiled once per participant.
 
 - A `*` at the end matches any suffix.
 - An inner `*` that is a whole segment of METHOD matches one or more segments; elsewhere it stays within one segment.
@@ -18,9 +18,9 @@ from interlock.protocols.patterns import Notation, PatternError, as_bytes, autom
 
 MAX_CAPABILITIES: Final = 64
 MAX_CHARACTERS: Final = 8_192
-"""Of all capabilities of a participant, since every newcomer is sent them."""
+"""Characters of all capabilities of a participant. Every newcomer is sent them."""
 MAX_WILDCARDS: Final = 32
-"""Before the ends of all capabilities of a participant: with as many, no kind takes longer than 5 ms to match."""
+"""Wildcards before the end, in all capabilities of a participant. With so many, matching a kind takes at most 5 ms."""
 
 PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     "full-access": ("mcp/*", "chat"),
@@ -29,11 +29,11 @@ PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     "read-only": ("mcp/request:resources/read", "mcp/request:*/list", "mcp/response:*", "chat"),
     "tool-only": ("mcp/request:tools/*", "mcp/response:tools/*", "chat"),
 }
-"""The specification's five example sets, ready-made."""
+"""The five example sets of the specification."""
 
 
 class CapabilitySet:
-    """The capabilities of one participant. Covers nothing that no capability names, and never `system/`."""
+    """The capabilities of one participant. They never cover `system/`."""
 
     __slots__ = ("_partial", "_whole", "texts")
 
@@ -61,9 +61,9 @@ class CapabilitySet:
 
 
 def check_usable(texts: Iterable[str]) -> None:
-    """Refuse capabilities that no kind of this version can match, when they are written. Raises PatternError.
+    """Refuse capabilities that no kind of this version can match. Raises PatternError.
 
-    Sets of the store and of other gateways are not checked: a capability without use does no harm there.
+    It checks only newly written capabilities. Those of the store and of other gateways are harmless even if useless.
     """
     for text in texts:
         type_, colon, _ = text.partition(":")
@@ -80,7 +80,7 @@ def check_usable(texts: Iterable[str]) -> None:
 
 
 class _Capability:
-    """One capability, read: it covers kinds that it equals, that begin with its prefix, or that its regex matches."""
+    """One parsed capability. It covers kinds that equal it, begin with its prefix, or match its regex."""
 
     __slots__ = ("exact", "partial_context", "prefix", "regex")
 
@@ -142,4 +142,4 @@ _PARTS: Final = (
     Notation("/:", barriers=":", deep_star=True),
     Notation("/:"),
 )
-"""How TYPE, METHOD and CONTEXT are divided."""
+"""The notations of TYPE, METHOD and CONTEXT."""

@@ -1,6 +1,6 @@
-"""The envelope (MCPx, Message Envelope): read within bounds, passed on byte for byte, never rewritten.
+"""The envelope (MCPx, Message Envelope): decoded within bounds, and passed on byte for byte.
 
-The payload stays raw. An envelope that two readers could take differently is refused.
+The payload stays raw. An ambiguous envelope is refused.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PROTOCOL: Final = "mcpx/v0.1"
 FORMER_PROTOCOL: Final = "mcp-x/v0"
 MEMBERS: Final = ("protocol", "id", "ts", "from", "to", "kind", "correlation_id", "payload")
 RESERVED_IDS: Final = ("system:", "server:")
-"""Participant ids that no credential can be mapped to: the gateway's own, and those of servers in a topic."""
+"""Prefixes of participant ids that no credential can have: the gateway's own, and those of servers in a topic."""
 MAX_PARTICIPANT_CHARS: Final = 128
 
 
 class EnvelopeBounds(msgspec.Struct, frozen=True):
-    """How large an envelope may be."""
+    """The bounds of an envelope."""
 
     envelope_bytes: int = 256 * 1024
     rest_bytes: int = 32 * 1024
@@ -41,7 +41,7 @@ DEFAULT_BOUNDS: Final = EnvelopeBounds()
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """One envelope as it came, and what routing needs to know of it."""
+    """One envelope: its bytes, and the members that routing needs."""
 
     id: str
     sender: str
@@ -56,7 +56,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 def decode(data: bytes, bounds: EnvelopeBounds = DEFAULT_BOUNDS) -> Envelope:
-    """The envelope in these bytes. Raises `EnvelopeRefused`, with its id and kind where they could be read."""
+    """The envelope in these bytes. Raises `EnvelopeRefused`, with its id and kind if they could be read."""
     members = _members(data, bounds)
     try:
         return _envelope(members, data, bounds)
@@ -216,7 +216,7 @@ def _unsupported(protocol: str) -> EnvelopeRefused:
 
 
 def as_refusal(bad: BadObject, what: str) -> EnvelopeRefused:
-    """An unreadable object as a refusal of the envelope that it is, or stands in."""
+    """The refusal for an unreadable envelope or payload."""
     message = f"The {what} is unreadable: {bad}."
     match bad.problem:
         case "not_json":
@@ -232,7 +232,7 @@ def as_refusal(bad: BadObject, what: str) -> EnvelopeRefused:
 
 
 def _salvaged(members: Members, name: str, most: int) -> str | None:
-    """A member of a refused envelope, so that the refusal can name it."""
+    """The text of a member of a refused envelope, so that the refusal can name it."""
     try:
         text = _decode_text(members[name])
     except (KeyError, msgspec.DecodeError):

@@ -1,6 +1,6 @@
-"""Every way a topic refuses an envelope: a named reason, a sentence that says what is wrong, and one that says the fix.
+"""The reasons for which a topic refuses an envelope. A refusal has a reason, a message and a fix.
 
-The names travel in `system/error` (MCPx, Capability Violation), so that a participant can branch on them.
+`system/error` contains the reason (MCPx, Capability Violation), so that a participant can branch on it.
 """
 
 from __future__ import annotations
@@ -116,6 +116,6 @@ class EnvelopeRefused(Exception):
         self.attempted_kind: str | None = None
 
     def about(self, envelope_id: str | None, kind: str | None) -> EnvelopeRefused:
-        """The same refusal, which now says what it answers."""
+        """This refusal with the id and kind of the envelope that it refers to."""
         self.envelope_id, self.attempted_kind = envelope_id, kind
         return self

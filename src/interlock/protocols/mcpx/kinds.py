@@ -1,7 +1,7 @@
-"""The kind of an envelope, split once: TYPE[:METHOD[:CONTEXT]] (MCPx, Message Envelope).
+"""The kind of an envelope: TYPE[:METHOD[:CONTEXT]] (MCPx, Message Envelope).
 
-Only the first two colons divide a kind, since a CONTEXT may be a URI. Kinds under `mcp/` are those of this version;
-any other TYPE that a capability covers is passed on as it is.
+Only the first two colons are separators, since a CONTEXT may be a URI. Under `mcp/`, only the kinds of this version
+exist. Any other TYPE that a capability covers is passed on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRESENCE: Final = "system/presence"
 ERROR: Final = "system/error"
 HISTORY: Final = "system/history"
 RESERVED: Final = "system/"
-"""Only the gateway sends kinds that begin so (MCPx, Reserved Namespace)."""
+"""Prefix of kinds that only the gateway sends (MCPx, Reserved Namespace)."""
 
 WITH_METHOD: Final = frozenset({REQUEST, RESPONSE, PROPOSAL})
 WITHOUT_METHOD: Final = frozenset({WITHDRAW, REJECT, CHAT, WELCOME, PRESENCE, ERROR, HISTORY})
@@ -96,8 +96,8 @@ def _bad(message: str, fix: str) -> EnvelopeRefused:
 
 
 _FORMER: Final = {"presence": PRESENCE, "system": ERROR}
-"""Kinds that the overview of the specification names and its sections do not: the slash forms only."""
+"""Kinds that the overview of the specification names, but its sections write with a slash."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _TYPE: Final = re.compile(r"[a-z0-9_.-]+(?:/[a-z0-9_.-]+)*")
 _METHOD: Final = re.compile(r"[!-)+-.0-9;-~]+(?:/[!-)+-.0-9;-~]+)*")
-"""Printable ASCII but for `*`, which is a wildcard in capabilities, and the separators."""
+"""Printable ASCII without the separators and `*`, which is a wildcard in capabilities."""

@@ -1,7 +1,7 @@
-"""The proposals of one topic: those that are open, and those that ended not long ago. Bounded, without a clock.
+"""The open and recently ended proposals of one topic. Bounded, without a clock.
 
-The gateway keeps just enough to arbitrate (ids, proposer, owner, kind, expiry). A request is a fulfilment only if its
-`correlation_id` names a proposal that the ledger knows.
+The gateway keeps only the members that arbitration needs (ids, proposer, owner, kind, expiry). A request is a
+fulfilment only if its `correlation_id` names a proposal in the ledger.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class LedgerBounds(msgspec.Struct, frozen=True):
     lifetime: float = 300.0
     """Seconds until an open proposal expires."""
     open_per_owner: int = 32
-    """Of all participants of one owner: a second connection, or another guest, opens no more."""
+    """Open proposals of all participants of one owner. Another connection or guest of the owner adds none."""
     open: int = 512
     ended_per_proposer: int = 256
     ended: int = 4_096
     ended_for: float = 3_600.0
-    """Seconds for which an ended proposal refuses a late fulfilment by name, and its answer reaches its proposer."""
+    """Seconds for which the ledger keeps an ended proposal, to refuse late fulfilments and to route its answer."""
 
 
 DEFAULT_LEDGER: Final = LedgerBounds()
@@ -78,7 +78,7 @@ class ProposalLedger:
         return proposal
 
     def find(self, id: str, now: float) -> Proposal | None:
-        """A proposal as it is now, open or ended; None if the ledger does not know it."""
+        """The current state of a proposal; None if the ledger does not know it."""
         found = self._open.get(id)
         return self._ended.get(id, now) if found is None else as_of(found, now)
 
@@ -108,7 +108,7 @@ class ProposalLedger:
         return self._end(proposal, ProposalEvent.REJECT, now, envelope.sender)
 
     def expire(self, now: float) -> list[Proposal]:
-        """End the proposals whose time has passed. Each that expired is given back once."""
+        """End the proposals whose time has passed. Returns each of them once."""
         self._end_expired(now)
         found = list(self._expired)
         self._expired.clear()
@@ -128,7 +128,7 @@ class ProposalLedger:
         return proposal
 
     def _end_expired(self, now: float) -> None:
-        # All live equally long, so the oldest stand first.
+        # All proposals have the same lifetime, so the oldest expires first.
         while (oldest := next(iter(self._open.values()), None)) is not None and now >= oldest.expires_at:
             self._expired.append(self._end(oldest, ProposalEvent.EXPIRE, now))
 

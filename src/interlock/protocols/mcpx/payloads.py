@@ -1,7 +1,7 @@
-"""The strict check that a kind says what its payload is (MCPx, Participant Validation).
+"""The strict check that a kind matches its payload (MCPx, Participant Validation).
 
-METHOD equals the payload's method, and CONTEXT the member of `params` that the method operates on. A kind that cannot
-be checked is refused. Participants always check; the gateway does so in strict topics.
+METHOD must equal the payload's method, and CONTEXT the member of `params` that the method operates on. A kind that
+cannot be checked is refused. Participants always check, the gateway only in strict topics.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TARGET_MEMBERS: Final[Mapping[str, str]] = {
     "notifications/progress": "progressToken",
     "notifications/elicitation/complete": "elicitationId",
 }
-"""The member of `params` that CONTEXT equals; of `ref`, the prompt's name or the resource's URI."""
+"""The member of `params` that CONTEXT must equal. For `ref`, it is the prompt's name or the resource's URI."""
 CHAT_FORMATS: Final = ("plain", "markdown")
 
 
@@ -56,7 +56,7 @@ def operation_kind(type_: str, method: str, params: Mapping[str, object]) -> str
 
 
 def check_payload(envelope: Envelope) -> PayloadMethod:
-    """Refuse an envelope whose payload is not what its kind says. Raises `EnvelopeRefused`."""
+    """Refuse an envelope whose payload does not match its kind. Raises `EnvelopeRefused`."""
     try:
         return _check(envelope)
     except BadObject as bad:
@@ -115,7 +115,7 @@ def _check_proposal(envelope: Envelope) -> PayloadMethod:
 
 
 def _check_call(kind: kinds.EnvelopeKind, members: Members) -> tuple[str, str | None]:
-    """The method and what it operates on, both as the kind says."""
+    """Check that method and target of the payload match the kind."""
     if "result" in members or "error" in members:
         raise _invalid("The payload is a response.", "A request has `method` and `params`.")
     method = _text(members, "method", "method")
@@ -208,7 +208,7 @@ def _check_ending(members: Members) -> PayloadMethod:
 
 
 def _text(members: Members, name: str, path: str) -> str:
-    """A member that has to be a string. `path` is how the sender finds it."""
+    """A member that must be a string. `path` names it in a refusal."""
     try:
         return _decode_text(members.get(name, _NULL))
     except msgspec.DecodeError:

@@ -1,8 +1,8 @@
-"""The life of a proposal as one table of transitions, and who may cause which of them.
+"""The life of a proposal as one table of transitions, and who may cause each of them.
 
-Four rules hold here. Only an open proposal changes: the first fulfilment wins, and nothing leads back to open. A
-proposer may always withdraw its own proposal. A proposer, or a principal of the same owner, never fulfils it. Everyone
-who could fulfil it may reject it.
+Four rules hold here. Only an open proposal changes: the first fulfilment wins, and no transition leads back to open. A
+proposer may always withdraw its own proposal. A participant of the proposer's owner never fulfils it. Everyone who
+could fulfil a proposal may reject it.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _ENDED: Final = {
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """As much of a proposal as arbitration needs."""
+    """The members of a proposal that arbitration needs."""
 
     id: str
     proposer: str
     owner: str
-    """Whose principal the proposer is."""
+    """The owner of the proposer."""
     kind: EnvelopeKind
     expires_at: float
     state: State = State.OPEN
@@ -79,7 +79,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 def step(proposal: Proposal, event: ProposalEvent, by: str | None = None, request_id: str | None = None) -> Proposal:
-    """The proposal after an event. Raises `EnvelopeRefused` with the reason why it has ended already."""
+    """The proposal after an event. Raises `EnvelopeRefused` if it has ended already."""
     after = TRANSITIONS[proposal.state].get(event)
     if after is None:
         raise ended(proposal)
@@ -87,7 +87,7 @@ def step(proposal: Proposal, event: ProposalEvent, by: str | None = None, reques
 
 
 def as_of(proposal: Proposal, now: float) -> Proposal:
-    """The proposal as it is at this time: an open one whose time has passed has expired."""
+    """The state of a proposal at this time: an open one expires when its time has passed."""
     return (
         step(proposal, ProposalEvent.EXPIRE)
         if proposal.state is State.OPEN and now >= proposal.expires_at
@@ -96,7 +96,7 @@ def as_of(proposal: Proposal, now: float) -> Proposal:
 
 
 def check_fulfil(proposal: Proposal, request: EnvelopeKind, by: str, owner: str) -> None:
-    """Refuse a fulfilment that this participant may not make. That its capabilities cover the request is known."""
+    """Refuse a fulfilment that this participant may not make. Its capabilities were checked before."""
     if is_own(proposal, by, owner):
         message = f"The proposal {proposal.id!r} is your own, or that of a participant with the same owner."
         raise EnvelopeRefused(

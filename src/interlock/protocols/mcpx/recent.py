@@ -1,7 +1,7 @@
-"""The short memory of a topic: bounded per sender and in total.
+"""A cache of a topic's recent values, bounded per sender and in total.
 
-A sender that exceeds its share loses its own oldest entries, so that no participant can make a topic forget what
-another one did. Time is given with every call and never runs backwards.
+A sender that exceeds its share loses its own oldest entries, so that no participant can evict the entries of another.
+Callers pass the time, which never runs backwards.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _MAX_AT_ONCE = 64
-"""Entries that one call forgets because their time has passed; the others are not found, and go later."""
+"""Expired entries that one call deletes. Others are no longer found, and are deleted later."""
 
 
 class Recent(Generic[T]):
-    """Values by key, each for the same time."""
+    """Values by key, each kept for the same time."""
 
     __slots__ = ("_by_sender", "_entries", "_per_sender", "_total", "_window")
 
@@ -31,12 +31,12 @@ class Recent(Generic[T]):
         return len(self._entries)
 
     def get(self, key: str, now: float) -> T | None:
-        """The value that is remembered for the key; None if none is."""
+        """The value of a key; None if there is none."""
         entry = self._entries.get(key)
         return entry[2] if entry is not None and now < entry[1] else None
 
     def add(self, key: str, value: T, sender: str, now: float) -> None:
-        """Remember a value. A key that is known already keeps its place and takes the new value."""
+        """Add a value. A known key keeps its place and gets the new value."""
         if (known := self._entries.get(key)) is not None and now < known[1]:
             self._entries[key] = (known[0], known[1], value)
             return
@@ -61,7 +61,7 @@ class Recent(Generic[T]):
     def _forget(self, key: str) -> None:
         sender = self._entries.pop(key)[0]
         own = self._by_sender[sender]
-        # Entries of one sender are forgotten in the order in which they came, but for an expired key that comes again.
+        # Entries of one sender are deleted in their order, except for an expired key that is added again.
         if own[0] == key:
             own.popleft()
         else:

@@ -1,6 +1,6 @@
-"""The check of a response against the request it answers (MCPx, MCP Responses).
+"""The check of a response against its request (MCPx, MCP Responses).
 
-A response's payload names no method, so only the request can say whether its kind is true.
+A response's payload names no method, so its kind can only be checked against the request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from interlock.wire.messages import Id
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
-    """A request that may be answered, as much of it as its response is checked against."""
+    """The members of an open request that its response is checked against."""
 
     envelope_id: str
     sender: str
@@ -26,7 +26,7 @@ class OpenRequest(msgspec.Struct, frozen=True):
 
 
 def open_request(envelope: Envelope, operation: PayloadMethod) -> OpenRequest | None:
-    """The expectation for a response to this envelope; None if no response may come."""
+    """The open request of this envelope; None if it allows no response."""
     if envelope.kind.type != kinds.REQUEST or operation.id is None or operation.method is None:
         return None
     return OpenRequest(envelope.id, envelope.sender, envelope.to, operation.method, operation.target, operation.id)

@@ -1,7 +1,7 @@
 """The receivers of an envelope (MCPx, Message Routing): a pure function of the participants and the sender's `to`.
 
-A participant in mode *All* receives everything, one in mode *Directed* broadcasts and what names it. Nobody receives
-its own envelope. An envelope that the gateway addresses to somebody reaches nobody else.
+In mode *All*, a participant receives every envelope. In mode *Directed*, it receives broadcasts and envelopes that name
+it. Nobody receives its own envelope. An envelope that the gateway addresses to somebody reaches nobody else.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ class Mode(enum.Enum):
 
 
 class TopicParticipant(msgspec.Struct, frozen=True):
-    """Someone in a topic. The gateway sets all of it from the credential, never from an envelope."""
+    """A participant of a topic. The gateway derives all members from the credential, never from an envelope."""
 
     id: str
     owner: str
-    """Whose principal it is; participants of one owner cannot fulfil each other's proposals."""
+    """The principal that it belongs to. Participants of one owner cannot fulfil each other's proposals."""
     capabilities: CapabilitySet
     mode: Mode = Mode.ALL
 
     @property
     def info(self) -> ParticipantInfo:
-        """As the others see it."""
+        """The participant as others see it."""
         return ParticipantInfo(self.id, self.capabilities.texts)
 
 
 def recipients(
     participants: Iterable[TopicParticipant], sender: str, to: Collection[str], proposer: str | None = None
 ) -> tuple[str, ...]:
-    """The ids of those who receive the envelope, in the order given.
+    """The ids of the participants that receive an envelope, in their order.
 
-    `proposer` is that of the proposal whose fulfilment this envelope answers: it receives the answer though the
-    sender could not name it.
+    `proposer` belongs to the proposal whose fulfilment this envelope answers. It also receives the answer.
     """
     if sender == GATEWAY and to:
         return tuple(one.id for one in participants if one.id in to)

@@ -1,6 +1,6 @@
 """The gateway's own envelopes (MCPx, System Messages): welcome, presence, error, and the notice of a violation.
 
-The same values are written by the gateway and read by participants. Ids and timestamps are given, never made here.
+The gateway writes these values, and participants read them. Callers pass ids and timestamps.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ class ParticipantInfo(msgspec.Struct, frozen=True):
 
 
 class HistoryPayload(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a participant is in a topic that keeps a history."""
+    """The position of a participant in the history of a topic."""
 
     cursor: str
-    """To be given as `since` when it connects again."""
+    """The value of `since` for the next connection."""
     recovered: bool | None = None
-    """After it gave one: whether it gets everything that it missed."""
+    """For a connection with `since`: whether it gets all missed envelopes."""
 
 
 class WelcomePayload(msgspec.Struct, frozen=True):
-    """The greeting for a newcomer: its own id and authoritative capabilities, and who else is there."""
+    """The greeting for a newcomer: its own id and capabilities, and the other participants."""
 
     you: ParticipantInfo
     participants: tuple[ParticipantInfo, ...]
     history: HistoryPayload | msgspec.UnsetType = msgspec.UNSET
-    """Only where the topic keeps one."""
+    """The position in the history, if the topic keeps one."""
 
 
 class PresencePayload(msgspec.Struct, frozen=True):
-    """A participant that came, changed or left."""
+    """A participant that joined, changed its capabilities, or left."""
 
     event: PresenceEvent
     participant: ParticipantInfo
@@ -60,7 +60,7 @@ class ErrorPayload(msgspec.Struct, frozen=True, omit_defaults=True):
     your_capabilities: tuple[str, ...] | None = None
     fix: str | None = None
     participant: str | None = None
-    """Whose envelope it was, where all are told."""
+    """The sender of the refused envelope, in a notice to all."""
 
 
 def welcome(
@@ -70,30 +70,30 @@ def welcome(
     ts: str | None = None,
     history: HistoryPayload | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
-    """Tells a participant its id and capabilities. Sent before its presence, and again when its capabilities change."""
+    """Tell a participant its id and capabilities: when it joins, and again when its capabilities change."""
     return _envelope(id, ts, WELCOME, WelcomePayload(you, others, history), to=you.id)
 
 
 def history(id: str, to: str, cursor: str, ts: str | None = None) -> bytes:
-    """Tells a participant where it is in a topic that keeps a history."""
+    """Tell a participant its position in the history of a topic."""
     return _envelope(id, ts, HISTORY, HistoryPayload(cursor), to=to)
 
 
 def presence(id: str, event: PresenceEvent, participant: ParticipantInfo, ts: str | None = None) -> bytes:
-    """Tells all that a participant joined, changed its capabilities (`join` again) or left."""
+    """Tell all that a participant joined, changed its capabilities (`join` again) or left."""
     if event == "leave":
         participant = ParticipantInfo(participant.id)
     return _envelope(id, ts, PRESENCE, PresencePayload(event, participant))
 
 
 def error(id: str, to: str, refusal: EnvelopeRefused, capabilities: tuple[str, ...], ts: str | None = None) -> bytes:
-    """Tells a sender why its envelope was refused, and what it may send."""
+    """Tell a sender why its envelope was refused, and which kinds it may send."""
     payload = ErrorPayload(refusal.reason, refusal.message, refusal.attempted_kind, capabilities, refusal.fix)
     return _envelope(id, ts, ERROR, payload, to=to, correlation_id=refusal.envelope_id)
 
 
 def violation_notice(id: str, violator: str, refusal: EnvelopeRefused, ts: str | None = None) -> bytes:
-    """Tells all that a participant tried what it may not (MCPx, Message Filtering). Optional."""
+    """Tell all that a participant sent an envelope without the capability (MCPx, Message Filtering). Optional."""
     message = f"{violator!r} lacks capability for {refusal.attempted_kind!r}"
     if refusal.reason is not RefusalReason.CAPABILITY_VIOLATION:
         message = f"An envelope of {violator!r} was refused"

@@ -1,7 +1,7 @@
-"""One topic as a value that changes: who is there, which ids were used, which proposals are open.
+"""The state of one topic: its participants, the used envelope ids, and its proposals. Pure.
 
-`accept` is the whole judgement on an envelope, in the order in which a sender is told: identity, capability,
-correlation, id, payload (strict topics only), proposal. Time is given with every call.
+`accept` judges an envelope by these checks, in this order: identity, capability, correlation, id, payload (only in
+strict topics), proposal. Callers pass the time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from interlock.protocols.mcpx.system import capability_violation
 
 
 class TopicRules(msgspec.Struct, frozen=True):
-    """How a topic is governed."""
+    """The rules of a topic."""
 
     strict: bool = False
-    """Refuse kinds that do not match their payload. Off, the gateway reads no payload (MCPx, Gateway Enforcement)."""
+    """Whether kinds must match their payload. If off, the gateway reads no payload (MCPx, Gateway Enforcement)."""
     arbitrate: bool = True
-    """Off, agents track proposals (`proposals = "agents"`): a withdrawal or rejection then needs a capability."""
+    """Whether the gateway arbitrates proposals. If off (`proposals = "agents"`), withdrawing and rejecting need a
+    capability."""
     participants: int = 256
     ids_per_sender: int = 4_096
     ids: int = 65_536
@@ -42,11 +43,11 @@ class TopicRules(msgspec.Struct, frozen=True):
 
 DEFAULT_RULES: Final = TopicRules()
 MAX_BROADCASTS: Final = 16
-"""Senders whose recipients are remembered."""
+"""Senders whose recipients are cached."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """An envelope that is passed on."""
+    """An accepted envelope."""
 
     recipients: tuple[str, ...]
     proposal: Proposal | None = None
@@ -70,7 +71,7 @@ class Topic:
         self._ledger = ProposalLedger(rules.ledger)
 
     def apply_rules(self, rules: TopicRules) -> None:
-        """Govern the topic by other rules, from the next envelope on. The bounds of its memory stay as they were."""
+        """Apply other rules from the next envelope on. The bounds of its caches do not change."""
         self._rules = rules
 
     @property
@@ -80,15 +81,15 @@ class Topic:
 
     @property
     def participants(self) -> tuple[TopicParticipant, ...]:
-        """Everyone who is there, in the order of joining."""
+        """All participants, in the order of joining."""
         return tuple(self._participants.values())
 
     def participant(self, id: str) -> TopicParticipant | None:
-        """The participant of that id; None if it is not there."""
+        """The participant with an id; None if it is not in the topic."""
         return self._participants.get(id)
 
     def join(self, participant: TopicParticipant, *, internal: bool = False) -> bool:
-        """Add a participant, or change one. Whether it is new, so that the others are told. Raises `EnvelopeRefused`.
+        """Add or change a participant. Returns whether it is new. Raises `EnvelopeRefused`.
 
         An internal participant, such as the inbox or a server, has no credential and may have a reserved id.
         """
@@ -128,11 +129,11 @@ class Topic:
             raise refusal.about(envelope.id, envelope.kind.text) from None
 
     def proposal(self, id: str, now: float) -> Proposal | None:
-        """A proposal as it is now; None if it is unknown, or forgotten."""
+        """The current state of a proposal; None if it is unknown or forgotten."""
         return self._ledger.find(id, now)
 
     def expire(self, now: float) -> list[Proposal]:
-        """End the proposals whose time has passed. Each that expired is given back once."""
+        """End the proposals whose time has passed. Returns each of them once."""
         return self._ledger.expire(now)
 
     def _accept(self, envelope: Envelope, sender: TopicParticipant, now: float) -> Accepted:
@@ -152,7 +153,7 @@ class Topic:
         return Accepted(self._recipients(envelope, proposer), proposal, proposer)
 
     def _recipients(self, envelope: Envelope, proposer: str | None) -> tuple[str, ...]:
-        """The recipients of an envelope: those of a broadcast are found once for each sender."""
+        """The recipients of an envelope. Those of a broadcast are cached for each sender."""
         sender, everyone = envelope.sender, self._participants.values()
         if envelope.to:
             return recipients(everyone, sender, envelope.to, proposer)

@@ -1,1 +1,1 @@
-"""MGP, one module per extension: what it says as data and pure rules. It extends MCP and changes nothing of it."""
+"""MGP as data and pure rules, one module per extension. MGP extends MCP and changes none of it."""

@@ -1,6 +1,6 @@
 """Access control (MGP, Access Control Protocol): tool grant over server grant over default policy.
 
-At one level deny wins. An expired entry is as if it were not there. Instants are compared, never text.
+On one level, deny wins. Expired entries are ignored. Times are compared as instants, never as text.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class AccessEntry(msgspec.Struct, frozen=True):
 
 
 class AccessDecision(msgspec.Struct, frozen=True):
-    """A decision, its source, and until when it holds."""
+    """A decision, its source, and its expiry."""
 
     permission: Permission
     source: Source
     entry: AccessEntry | None = None
     until: datetime | None = None
-    """When an entry that was looked at expires, so that the question must be asked again."""
+    """When an entry that mattered expires, so that the decision must be made again."""
 
 
 def decide(entries: Iterable[AccessEntry], tool: str, default: DefaultPolicy, now: datetime) -> AccessDecision:

@@ -1,4 +1,4 @@
-"""A client's dialect once its MGP offer is answered, and that answer in our capabilities: of the hub and of servers."""
+"""The answer to a client's MGP offer: the client's dialect with the agreement, and the answer in the capabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interlock.protocols.mgp.negotiation import agree, answer
 
 
 def spoken_with(dialect: Dialect, offered: Iterable[str]) -> Dialect:
-    """The dialect with the extensions that both sides offer. With an unsupported version it stays plain MCP."""
+    """The dialect with the extensions that both sides offer; plain MCP for an unsupported version."""
     if dialect.mgp_offer is None:
         return dialect
     return msgspec.structs.replace(dialect, mgp=agree(offered, *dialect.mgp_offer))
@@ -24,7 +24,7 @@ def with_answer(
     server_id: str | None = None,
     permissions: Sequence[str] = (),
 ) -> dict[str, object]:
-    """Add the answer to a client's MGP offer to our capabilities, in the same member as the offer."""
+    """Add the answer to a client's MGP offer to the capabilities, in the same member as the offer."""
     if dialect.mgp is None:
         return dict(capabilities)
     answered = answer(dialect.mgp, server_id=server_id, permissions=permissions)

@@ -1,6 +1,6 @@
-"""Callback requests (MGP, Callback Requests): a server asks for something while it works on a call.
+"""Callback requests (MGP, Callback Requests): a server asks a question while it works on a call.
 
-A callback is named by its id, and answered once: a repeated request gets the recorded answer, a late one `timed_out`.
+A callback has an id, and is answered once. A repeated request gets the recorded answer, a late response `timed_out`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RESPOND: Final = "mgp/callback/respond"
 
 DEFAULT_MS: Final = 60_000
 MAX_ANSWER_MS: Final = 600_000
-"""Nobody waits for an answer for longer than ten minutes, whatever a server says."""
+"""The longest wait for an answer, ten minutes, whatever the server asks for."""
 MAX_MESSAGE_CHARS: Final = 4_000
 MAX_OPTIONS: Final = 32
 MAX_OPTION_CHARS: Final = 200
@@ -103,12 +103,12 @@ def read_response(params: bytes) -> CallbackResponse:
 
 
 def accepted(callback_id: str, *, taken: bool) -> bytes:
-    """The members of the answer to `mgp/callback/respond`: whether the response counts."""
+    """The members of the answer to `mgp/callback/respond`: whether the response was accepted."""
     return b'"callback_id":%b,"accepted":%b' % (msgspec.json.encode(callback_id), b"true" if taken else b"false")
 
 
 def option_for(options: tuple[str, ...], *, confirmed: bool) -> str | None:
-    """The one option that says yes, or the first that says no. None where that is not certain."""
+    """The option that means yes, or the first that means no. None if that is uncertain."""
     if not options:
         return "confirm" if confirmed else "cancel"
     found = [option for option in options if (option.strip().lower() in _REFUSALS) is not confirmed]
@@ -116,7 +116,7 @@ def option_for(options: tuple[str, ...], *, confirmed: bool) -> str | None:
 
 
 def is_confirmed(options: tuple[str, ...], response: object) -> bool:
-    """Whether a response to a confirmation says yes: the word for it, or `true`."""
+    """Whether a response to a confirmation means yes: its option, or `true`."""
     return response is True or (isinstance(response, str) and response == option_for(options, confirmed=True))
 
 

@@ -1,4 +1,4 @@
-"""MGP's errors as peers send them: what they say about recovering, and the same for a client that speaks otherwise.
+"""MGP's errors as peers send them: their recovery hints, and their translation for other clients.
 
 (MGP, Error Handling.) The numbers are those of the one error table.
 """
@@ -18,8 +18,7 @@ MAX_WAIT_MS: Final = 86_400_000
 """Upper bound for a server's `retry_after_ms`: a day."""
 
 _OF_THE_HUB: Final = frozenset({"lifecycle", "resource", "validation", "external"})
-"""Categories that a client of the hub can take as its own. A server's complaint about rights or credentials concerns
-the hub, not the client."""
+"""Categories of errors that concern the hub's client. A server's error about rights or credentials concerns the hub."""
 
 
 def _by_code() -> dict[int, ErrorKind]:
@@ -46,14 +45,14 @@ class RecoveryFields(msgspec.Struct, frozen=True):
 
 
 def read_recovery(error: ErrorObject) -> RecoveryFields | None:
-    """The recovery hints of an error. None if they cannot be read: the hub tries nothing."""
+    """The recovery hints of an error. None if they are unreadable; then the hub does not retry."""
     return decode_json_or(error.data, _Data, _Data()).mgp
 
 
 def translated(error: ErrorObject, error_dialect: ErrorDialect, *, fallback_tool: str | None = None) -> ErrorObject:
-    """A server's MGP error for a client. One that agreed on MGP gets it whole; another a number of its own revision.
+    """A server's MGP error for a client. A client with MGP gets it whole, another one a code of its own revision.
 
-    `fallback_tool` is the hint under the name that the client knows.
+    `fallback_tool` is the tool of the hint, under the name that the client knows.
     """
     kind = BY_CODE.get(error.code)
     if kind is None:
@@ -76,7 +75,7 @@ def translated(error: ErrorObject, error_dialect: ErrorDialect, *, fallback_tool
 
 
 def as_fault(error: ErrorObject) -> Fault | None:
-    """A server's MGP error as one of ours, where it is not about the hub's own rights with that server."""
+    """A server's MGP error as a `Fault`; None if it concerns the hub's own rights with that server."""
     kind = BY_CODE.get(error.code)
     if kind is None or kind.category not in _OF_THE_HUB:
         return None
@@ -95,7 +94,7 @@ class _Data(msgspec.Struct):
 
 
 def _members(data: object) -> dict[str, object]:
-    """The members of an object, values raw; nothing of anything else."""
+    """The members of an object, with raw values. Any other value becomes the member `data`."""
     if not isinstance(data, msgspec.Raw) or not bytes(data):
         return {}
     return dict(decode_json_or(data, dict[str, msgspec.Raw], {"data": data}))

@@ -1,4 +1,4 @@
-"""Events as MGP says them: `mgp/events/subscribe`, `mgp/events/unsubscribe`, `notifications/mgp.event`. Pure.
+"""MGP's event messages: `mgp/events/subscribe`, `mgp/events/unsubscribe`, `notifications/mgp.event`. Pure.
 
 Channels have segments between dots. Patterns are those of `protocols/patterns.py`. (MGP, Event Subscription)
 """
@@ -30,7 +30,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class SubscriptionFilter(msgspec.Struct, forbid_unknown_fields=True):
-    """The filter of a subscription. A member that is not known here is refused: it would let too much through."""
+    """The filter of a subscription. An unknown member is refused, because ignoring it would let too much pass."""
 
     min_severity: Severity | None = None
     server_id: Name | list[Name] | None = None
@@ -76,9 +76,9 @@ class EventParams(msgspec.Struct, omit_defaults=True):
     data: msgspec.Raw
     severity: str = ""
     server_id: str = ""
-    """The server whose word this is; absent in events of the hub itself."""
+    """The server that sent the event; absent in events of the hub itself."""
     dropped: int = 0
-    """How many events before this one were dropped, since they came faster than they could be sent."""
+    """How many earlier events were dropped, because they came faster than they could be sent."""
 
 
 class EmittedEvent(msgspec.Struct):
@@ -97,13 +97,13 @@ class _Severe(msgspec.Struct):
 
 
 def rank(severity: str) -> int:
-    """The rank of a severity. An event that came without one passes every filter: only its sender knows how grave it
-    is, and MGP's own example of a filter has such an event (MGP, Server Push Notifications)."""
+    """The rank of a severity. An event without one passes every filter, as in MGP's own example (MGP, Server Push
+    Notifications)."""
     return LOG_LEVELS.index(severity) if severity in LOG_LEVELS else len(LOG_LEVELS)
 
 
 def severity_of(event: EmittedEvent) -> str:
-    """The severity of a server's event: its `severity`, that of its data, or the `level` there; otherwise none."""
+    """The severity of a server's event: its `severity`, or `severity` or `level` of its data; empty without any."""
     if event.severity in LOG_LEVELS:
         return event.severity
     stated = decode_json_or(event.data, _Severe, _Severe())
@@ -119,8 +119,10 @@ def channel_pattern(text: str) -> Pattern:
 
 
 def asked_of_servers(pattern: Pattern) -> list[str]:
-    """The channels to ask a server for, so that a client with this pattern gets its events: whole families, since
-    servers know their patterns and perhaps no others, and since clients then cannot make the list long."""
+    """The channels to request from a server for a client with this pattern.
+
+    They are whole families: servers may support no other patterns, and clients cannot make the list long.
+    """
     if not may_match_family(pattern):
         return [pattern.text]
     head = Pattern(pattern.text.partition(".")[0], CHANNELS)
@@ -128,7 +130,7 @@ def asked_of_servers(pattern: Pattern) -> list[str]:
 
 
 def offered_pattern(text: str) -> Pattern:
-    """A channel that a server says it has. The pattern of a family means all of it."""
+    """A channel that a server offers. The pattern of a family matches all of its channels."""
     family, _, rest = text.partition(".")
     return channel_pattern(f"{family}.**" if rest == "*" and family in FAMILIES else text)
 

@@ -1,6 +1,6 @@
-"""Health as MGP says it: the three statuses, and what `mgp/health/ping` and `mgp/health/status` carry.
+"""MGP's health messages: the three statuses, and the results of `mgp/health/ping` and `mgp/health/status`.
 
-`resources` and `checks` of a status are the server's own: nobody depends on their members (MGP, Health Check Protocol).
+The members of `resources` and `checks` are not specified, so no code depends on them (MGP, Health Check Protocol).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PING_S: Final = 5.0
 
 
 class Health(enum.Enum):
-    """How a server is that still answers. One that does not answer is dead, which its state says."""
+    """The health of a server that answers. The state of a server says whether it answers."""
 
     HEALTHY = "healthy"
     DEGRADED = "degraded"
@@ -60,18 +60,17 @@ class HealthStatus(msgspec.Struct):
 
 
 def timestamp(at: datetime) -> str:
-    """A moment of UTC as MGP writes it: with milliseconds."""
+    """A time in MGP's form: UTC with milliseconds."""
     return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
 
 
 def read_ping(result: bytes) -> str:
-    """The status in a server's answer, as it says it. Raises UPSTREAM_ERROR for an answer without one."""
+    """The status in a server's answer. Raises UPSTREAM_ERROR for an answer without one."""
     return decode_json(result, _Answered, "UPSTREAM_ERROR", f"the answer to {PING} cannot be read").status
 
 
 def health_of(status: object) -> Health:
-    """The health that a server's word means. One that this hub does not know means degraded: the server answers, and
-    says that it is not healthy."""
+    """The health for a server's status. An unknown status counts as degraded, because the server answers."""
     try:
         return Health(status)
     except ValueError:

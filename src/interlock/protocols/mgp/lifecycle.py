@@ -1,4 +1,4 @@
-"""Lifecycle as MGP says it: `mgp/lifecycle/shutdown` and `notifications/mgp.lifecycle` (MGP, Graceful Shutdown)."""
+"""MGP's lifecycle messages: `mgp/lifecycle/shutdown` and `notifications/mgp.lifecycle` (MGP, Graceful Shutdown)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ShutdownParams(msgspec.Struct):
 
 
 class ShutdownAccepted(msgspec.Struct):
-    """Its result."""
+    """The result of `mgp/lifecycle/shutdown`."""
 
     accepted: bool
     pending_requests: Annotated[int, msgspec.Meta(ge=0, le=MAX_PENDING)] = 0
@@ -50,7 +50,7 @@ def shutdown_answer(result: bytes) -> ShutdownAccepted | None:
 
 
 def estimated_drain_ms(pending: int, usual_ms: float, timeout_ms: int) -> int:
-    """How long open requests will take: as long as they usually do, at most the time they have. 0 without any."""
+    """The expected duration of open requests: the usual one, at most the timeout. 0 without open requests."""
     if not pending:
         return 0
     return min(timeout_ms, int(usual_ms)) if usual_ms else timeout_ms

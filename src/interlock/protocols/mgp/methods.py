@@ -1,7 +1,7 @@
-"""Every method of MGP that clients send, with the extension it belongs to. The one table of them.
+"""The table of MGP's methods that clients send, with the extension of each.
 
-A method is answered only for a client that agreed on its extension (MGP, Design Principles: features activate only when
-both sides negotiate them). For any other client it does not exist.
+A method exists only for a client that agreed on its extension (MGP, Design Principles: features activate only when both
+sides negotiate them).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Agreeing on MGP (MGP, Capability Negotiation): the intersection of what both sides offer, and nothing unasked.
+"""Negotiation of MGP (MGP, Capability Negotiation): both sides use the intersection of their offers.
 
-Peers say it in one of three places; the answer goes where the question stood.
+Peers offer MGP in one of three members. The answer goes into the same member.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXTENSIONS: Final = (
 
 
 class MgpPlace(enum.Enum):
-    """Where in its capabilities a peer speaks of MGP."""
+    """The member of its capabilities in which a peer declares MGP."""
 
     PLAIN = "mgp"
     EXPERIMENTAL = "experimental"
@@ -46,9 +46,9 @@ class MgpOffer(msgspec.Struct, frozen=True):
     extensions: tuple[str, ...]
     permissions_required: tuple[str, ...] = ()
     server_id: str | None = None
-    """A server's word on its own name: for display, never to be believed."""
+    """A server's claim of its own name. Only for display."""
     trust_level: str | None = None
-    """A server's word on itself: may lower what the operator gave it, never raise it."""
+    """A server's claim of its trust level. It can lower the operator's setting, never raise it."""
 
 
 class MgpAgreement(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class MgpAgreement(msgspec.Struct, frozen=True):
 
 
 def read_offer(capabilities: bytes) -> tuple[MgpOffer, MgpPlace] | None:
-    """A peer's offer and where it stood; None for a peer that speaks plain MCP. Raises INVALID_PARAMS."""
+    """A peer's offer and its place; None for a peer that speaks plain MCP. Raises INVALID_PARAMS."""
     declared = decode_json(capabilities, _Capabilities, "INVALID_PARAMS", "capabilities.mgp")
     for home, offer in (
         (MgpPlace.PLAIN, declared.mgp),
@@ -73,7 +73,7 @@ def read_offer(capabilities: bytes) -> tuple[MgpOffer, MgpPlace] | None:
 
 
 def agree(ours: Iterable[str], theirs: MgpOffer, home: MgpPlace) -> MgpAgreement | None:
-    """The agreement; None if the versions do not fit, and both sides speak plain MCP.
+    """The agreement; None if the versions are incompatible, so that both sides speak plain MCP.
 
     The major version must match. Within 0.x a differing minor is accepted with a warning.
     """
@@ -88,7 +88,7 @@ def agree(ours: Iterable[str], theirs: MgpOffer, home: MgpPlace) -> MgpAgreement
 
 
 def answer(agreed: MgpAgreement, *, server_id: str | None = None, permissions: Sequence[str] = ()) -> dict[str, object]:
-    """The part of our own capabilities that answers a peer, in the place where it asked."""
+    """The part of the hub's capabilities that answers a peer, in the same member as the peer's offer."""
     agreement: dict[str, object] = {"version": VERSION, "extensions": [e for e in EXTENSIONS if e in agreed.extensions]}
     if permissions and "security" in agreed.extensions:
         agreement["permissions_required"] = list(permissions)
@@ -104,13 +104,13 @@ def answer(agreed: MgpAgreement, *, server_id: str | None = None, permissions: S
 
 
 def question(extensions: Iterable[str] = EXTENSIONS) -> dict[str, dict[str, object]]:
-    """The hub's offer to a server, in every place at once, since servers look in different ones."""
+    """The hub's offer to a server, in all three members, because servers look in different ones."""
     offer: dict[str, object] = {"version": VERSION, "extensions": list(extensions)}
     return {"mgp": offer, "experimental": {"mgp": offer}, "extensions": {EXTENSION_KEY: offer}}
 
 
 def asked_with(capabilities: bytes, extensions: Iterable[str]) -> bytes:
-    """Client capabilities with our offer in them. An MGP declaration of the client itself is removed."""
+    """Client capabilities with the hub's offer, which replaces an MGP declaration of the client."""
     declared = decode_json(capabilities, dict[str, object], "INVALID_PARAMS", "client capabilities")
     for home, ours in question(extensions).items():
         known = declared.get(home)

@@ -15,7 +15,7 @@ from interlock.wire.errors import Fault
 
 
 class Risk(enum.IntEnum):
-    """How much harm a thing can do. Comparable: the greater, the worse."""
+    """The risk of a tool or permission. Comparable: a greater risk is worse."""
 
     SAFE = 0
     MODERATE = 1
@@ -23,12 +23,12 @@ class Risk(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        """As the protocol writes it."""
+        """The word of the protocol."""
         return self.name.lower()
 
 
 def read_risk(word: str) -> Risk | None:
-    """The risk a word means; None for a word that is none."""
+    """The risk for a word of the protocol; None for any other word."""
     return _RISKS.get(word)
 
 
@@ -56,13 +56,13 @@ Policy = Literal["interactive", "auto_approve", "deny_all", "config_only"]
 Grant = Literal["approved", "denied", "deferred"]
 
 REQUEST: Final = ("mgp/permission/request", "mgp/permission/await")
-"""Asks a server to wait for a decision; the second name is that of later drafts."""
+"""The methods that ask a server to wait for a decision. Later drafts use the second name."""
 RESPONSE: Final = ("mgp/permission/response", "mgp/permission/grant")
-"""Tells a server what was decided; likewise."""
+"""The methods that tell a server the decision. Later drafts use the second name."""
 
 
 def request_id_of(server: str) -> str:
-    """The id of the permission request of a server: one for its whole life, over restarts and on every node."""
+    """The id of a server's permission request. It is the same after restarts and on every node."""
     return f"perm-{hashlib.sha256(server.encode()).hexdigest()[:12]}"
 
 
@@ -85,7 +85,7 @@ class PermissionOutcome(msgspec.Struct, frozen=True):
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """The permissions that names stand for, each to be decided by itself. Raises INVALID_TOOL_ARGS for an unknown one.
+    """Expand names to single permissions. Raises INVALID_TOOL_ARGS for an unknown name.
 
     A bare family (`shell`, `network`) stands for its members; reverse-domain names are custom.
     """
@@ -102,7 +102,7 @@ def expand(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def expand_all(names: Iterable[str]) -> tuple[str, ...]:
-    """The same for what a server declares: a name that is no permission stays, and can never be granted."""
+    """Expand the names that a server declares. An unknown name stays, and can never be granted."""
     found: dict[str, None] = {}
     for name in names:
         try:
@@ -113,7 +113,7 @@ def expand_all(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def no_such_permission(name: str) -> Fault:
-    """The refusal for an undotted name that is no family."""
+    """The refusal for a name without a dot that is not a family."""
     return Fault(
         "INVALID_TOOL_ARGS",
         f"no such permission: {name[:100]!r}",
@@ -127,7 +127,7 @@ def is_permission(name: str) -> bool:
 
 
 def risk_of(permission: str) -> Risk:
-    """A permission's risk, and a family's worst. Nobody vouches for a custom one, so it counts as dangerous."""
+    """The risk of a permission, or the greatest of a family. A custom permission counts as dangerous."""
     known = STANDARD.get(permission)
     if known is not None:
         return known
@@ -136,7 +136,7 @@ def risk_of(permission: str) -> Risk:
 
 
 def decide(permission: str, policy: Policy, configured: Collection[str]) -> Grant:
-    """The decision of policy alone on a permission; `deferred` leaves it to a person."""
+    """The decision of the policy about a permission. With `deferred`, a person decides."""
     if permission in configured:
         return "approved"
     match policy:

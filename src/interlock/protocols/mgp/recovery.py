@@ -1,4 +1,4 @@
-"""When a failed request may be sent again (MGP, Client Retry Behavior). Pure: the caller brings clock and chance."""
+"""When a failed request may be sent again (MGP, Client Retry Behavior). Pure: callers pass time and random numbers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ FIRST_PAUSE_MS: Final = 500.0
 """The first pause where an error does not say how long to wait."""
 MAX_PAUSE_MS: Final = 30_000.0
 MAX_RETRIES_PER_CALL: Final = 5
-"""Retries of one call, however many an error allows."""
+"""Upper bound for the retries of one call, even if the error allows more."""
 USUAL_RETRIES: Final = 3
 JITTER: Final = 0.25
-"""Pauses are made longer by up to this part, so that those who failed together do not come back together. Never
-shorter: the error names the least."""
+"""Pauses grow by up to this share, so that calls that failed together are not repeated together. They never shrink,
+because the error names the shortest pause."""
 
 
 def pause_s(recovery: RecoveryFields, tried: int, chance: float) -> float | None:
-    """Seconds before retry number `tried` + 1, with `chance` from 0 to 1; None when there is to be none."""
+    """Seconds before retry number `tried` + 1, with the random number `chance` from 0 to 1; None for no retry."""
     if not recovery.retryable or tried >= most_retries(recovery):
         return None
     wait_ms = recovery.retry_after_ms
@@ -29,7 +29,7 @@ def pause_s(recovery: RecoveryFields, tried: int, chance: float) -> float | None
         case "fixed_delay":
             pause = FIRST_PAUSE_MS if least is None else least
         case _:
-            # An unknown strategy is answered with the gentlest.
+            # For an unknown strategy, use the one with the longest pauses.
             pause = (least or FIRST_PAUSE_MS) * 2.0**tried
     jittered = pause * (1 + JITTER * chance)
     if least is not None and least > MAX_PAUSE_MS:
@@ -38,6 +38,6 @@ def pause_s(recovery: RecoveryFields, tried: int, chance: float) -> float | None
 
 
 def most_retries(recovery: RecoveryFields) -> int:
-    """How often, at most."""
+    """Upper bound for the number of retries."""
     retries = USUAL_RETRIES if recovery.max_retries is None else recovery.max_retries
     return max(0, min(retries, MAX_RETRIES_PER_CALL))

@@ -1,4 +1,4 @@
-"""Tool security (MGP, Tool Security Metadata): what a server declares of a tool, and what the hub makes of it."""
+"""Tool security (MGP, Tool Security Metadata): a server's declaration about a tool, and the risk that follows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALIDATORS: Final = ("sandbox", "readonly", "network_restricted", "code_safety",
 
 
 class Trust(enum.IntEnum):
-    """How far a server's own word counts. Comparable: the greater, the further."""
+    """How far the hub trusts a server's declarations. Comparable: a greater value means more trust."""
 
     SANDBOXED = 0
     STANDARD = 1
@@ -25,7 +25,7 @@ class Trust(enum.IntEnum):
 
 
 def lower_trust(given: Trust, claimed: str | None) -> Trust:
-    """The operator's trust, lowered by what a server says of itself; never raised by it."""
+    """The operator's trust level, lowered by the server's claim, but never raised."""
     word = (claimed or "").upper()
     return min(given, Trust[word]) if word in Trust.__members__ else given
 
@@ -54,7 +54,7 @@ class Security(msgspec.Struct, frozen=True):
 
 
 def problem_in(security: Mapping[str, object]) -> str:
-    """Why a declaration is not one of the protocol; empty for a good one."""
+    """Why a declaration is invalid; empty for a valid one."""
     try:
         declared = msgspec.convert(security, Security)
         expand(declared.permissions_required)
@@ -68,7 +68,7 @@ def problem_in(security: Mapping[str, object]) -> str:
 
 
 class Hints(msgspec.Struct, frozen=True, rename="camel"):
-    """MCP's annotations of a tool, as far as they speak of risk."""
+    """MCP's annotations of a tool that concern its risk."""
 
     read_only_hint: bool | None = None
     destructive_hint: bool | None = None
@@ -85,16 +85,16 @@ class _Naming(msgspec.Struct):
 
 
 def named_permissions(security: bytes) -> tuple[str, ...] | None:
-    """The permissions that a tool's `security` names, each family by its members; None where it names none.
+    """The permissions that a tool's `security` names, with expanded families; None if it names none.
 
-    A declaration that cannot be read names none: it may have meant more.
+    None also for an unreadable declaration, which may have named more.
     """
     named = decode_json_or(security, _Naming, _Naming()).permissions_required
     return None if named is None else expand_all(name[:MAX_NAME_CHARS] for name in named)
 
 
 def read_security(definition: bytes) -> tuple[Security | None, Hints]:
-    """The declaration in a definition. An unreadable one counts as the strictest."""
+    """The declaration in a definition. An unreadable declaration counts as the strictest one."""
     strictest = _Definition(Security(risk_level="dangerous", confirmation_required=True))
     read = decode_json_or(definition, _Definition, strictest)
     return read.security, read.annotations or Hints()
@@ -103,9 +103,9 @@ def read_security(definition: bytes) -> tuple[Security | None, Hints]:
 def effective_risk(
     declared: Security | None, hints: Hints, trust: Trust, permissions: Iterable[str] | None = None
 ) -> Risk:
-    """The effective risk: never less than any sign in the tool points to.
+    """The effective risk of a tool. It is never lower than any of its declarations suggests.
 
-    `permissions` are those it needs, where that is more than it declares itself.
+    `permissions` are those that it needs, if they are more than it declares.
 
     A tool without declarations counts as moderate. A trusted server's declaration is its own affair; a standard one may
     call a tool safe, but not one that needs a permission which is not; a sandboxed one cannot lower anything.

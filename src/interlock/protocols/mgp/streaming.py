@@ -33,11 +33,11 @@ class Chunk(msgspec.Struct, frozen=True):
     content: msgspec.Raw
     """One content block of MCP."""
     done: bool = False
-    """The server's word that it is the last. It ends nothing."""
+    """The server's claim that it is the last chunk. It does not end the stream."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a call is, from 0 to 1."""
+    """The progress of a call, from 0 to 1."""
 
     request_id: Id
     progress: float
@@ -51,7 +51,7 @@ class Cancel(msgspec.Struct, frozen=True):
     request_id: Id
     reason: str = ""
     trace_id: str = ""
-    """The trace of the call, where the caller has no other way to show that the call is its own."""
+    """The trace of the call, for a caller that cannot prove otherwise that the call is its own."""
 
 
 class Streamed(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ def read_cancel(params: bytes) -> Cancel:
 
 
 def cancelled(partial: bytes | None) -> bytes:
-    """The members of the answer to a cancellation: the content so far, or None where nothing was cancelled."""
+    """The members of the answer to a cancellation. `partial` is the content so far; None if no call was cancelled."""
     if partial is None:
         return b'"cancelled":false'
     return b'"cancelled":true,"partial_result":{"content":%b}' % partial

@@ -19,7 +19,7 @@ _STATE_BYTES: Final = 32
 
 
 class AuthorizationRequest(msgspec.Struct, frozen=True):
-    """One request, with all that its response is checked against."""
+    """One request, with the values that its response is checked against."""
 
     url: str
     """The address that a person opens."""
@@ -54,7 +54,7 @@ def authorization_request(
     if scopes:
         fields["scope"] = " ".join(scopes)
     if "offline_access" in scopes:
-        # OpenID Connect gives a refresh token only to whom a person agreed to.
+        # OpenID Connect gives a refresh token only after a person's consent.
         fields["prompt"] = "consent"
     endpoint = metadata.authorization_endpoint
     joint = "&" if urlsplit(endpoint).query else "?"

@@ -26,7 +26,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
     @property
     def insufficient_scope(self) -> bool:
-        """Whether a token with more scopes would do."""
+        """Whether the request needs a token with more scopes."""
         return self.error == "insufficient_scope"
 
 

@@ -1,4 +1,4 @@
-"""Our identity at an authorization server: registered before, known by a metadata document, or registered now.
+"""The hub's client at an authorization server: preregistered, identified by a metadata document, or registered now.
 
 Credentials belong to the issuer that gave them, and are used with no other (MCP, Authorization Server Binding).
 """
@@ -26,7 +26,7 @@ DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 
 
 class ClientSettings(msgspec.Struct, frozen=True):
-    """How to log in, as far as it was configured."""
+    """The configured settings for a login."""
 
     grant: GrantKind = "authorization_code"
     client_id: str | None = None
@@ -35,9 +35,9 @@ class ClientSettings(msgspec.Struct, frozen=True):
     """A key in PEM, for `private_key_jwt`."""
     algorithm: str = "ES256"
     metadata_url: str | None = None
-    """An https address of our client ID metadata document."""
+    """The https address of the hub's client ID metadata document."""
     issuer: str | None = None
-    """The only authorization server that may be used; the one that credentials above belong to."""
+    """The only authorization server that may be used. The credentials above belong to it."""
     scopes: tuple[str, ...] = ()
     """Asked for besides those that the server asks for."""
     name: str = "Interlock"
@@ -54,10 +54,10 @@ class RegisteredClient(msgspec.Struct, frozen=True):
     client_secret: str | None = None
     auth_method: AuthMethod = "none"
     redirect_uri: str | None = None
-    """The redirect URI that it was registered with; None where that is not bound."""
+    """The redirect URI that it was registered with; None if any is allowed."""
     secret_expires_at: float = 0.0
     scopes: tuple[str, ...] | None = None
-    """The scopes that it was registered with; None where it may ask for any."""
+    """The scopes that it was registered with; None if it may request any."""
 
     def may_ask(self, scopes: tuple[str, ...]) -> bool:
         """Whether the registration covers these scopes."""
@@ -65,7 +65,7 @@ class RegisteredClient(msgspec.Struct, frozen=True):
 
 
 def known_client(settings: ClientSettings, metadata: ServerMetadata) -> RegisteredClient | None:
-    """The client that needs no registration: configured, or known by its metadata document."""
+    """The client that needs no registration: a configured one, or one with a metadata document."""
     if settings.client_id is not None:
         if settings.issuer is not None and settings.issuer != metadata.issuer:
             message = f"the client id belongs to {settings.issuer}, and the server now names {metadata.issuer[:200]}"
@@ -78,8 +78,8 @@ def known_client(settings: ClientSettings, metadata: ServerMetadata) -> Register
 
 
 def auth_method(secret: str | None, key: str | None, metadata: ServerMetadata) -> AuthMethod:
-    """How the client proves at the token endpoint who it is: the strongest way that both sides have."""
-    # RFC 8414: a server that names no methods takes Basic.
+    """The client authentication method for the token endpoint: the strongest that both sides support."""
+    # RFC 8414: a server that names no methods supports Basic.
     offered = metadata.token_endpoint_auth_methods_supported or (_BASIC,)
     if key is not None:
         return "private_key_jwt"

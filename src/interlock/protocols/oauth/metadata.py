@@ -1,7 +1,7 @@
-"""The two documents of discovery: of the protected resource (RFC 9728) and of its authorization server (RFC 8414).
+"""The two discovery documents: of the protected resource (RFC 9728) and of its authorization server (RFC 8414).
 
-A document is only believed for the address that it was asked for: the resource must be the server that is called, and
-the issuer must be the one in the well-known address.
+A document is valid only for the requested address: its resource must be the called server, and its issuer must be the
+one in the well-known address.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ServerMetadata(msgspec.Struct, frozen=True):
 
 
 def resource_metadata_urls(server_url: str) -> list[str]:
-    """Where a server's metadata may be, if it does not say: with the path of its endpoint, then at the root."""
+    """The default addresses of a server's metadata: with the path of its endpoint, then at the root."""
     parts = urlsplit(server_url)
     path = parts.path.rstrip("/")
     return [
@@ -58,7 +58,7 @@ def resource_metadata_urls(server_url: str) -> list[str]:
 
 
 def server_metadata_urls(issuer: str) -> list[str]:
-    """Where an issuer may publish its metadata: its path after the well-known part, for OpenID also before."""
+    """The possible addresses of an issuer's metadata: its path after the well-known part, for OpenID also before it."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
     places = [SERVER + path, OPENID + path, path + OPENID]
@@ -66,7 +66,7 @@ def server_metadata_urls(issuer: str) -> list[str]:
 
 
 def read_resource_metadata(document: bytes, server_url: str) -> ResourceMetadata:
-    """The metadata of this server. Raises UPSTREAM_ERROR for a document of another one (RFC 9728, Validation)."""
+    """The metadata of this server. Raises UPSTREAM_ERROR for a document of another server (RFC 9728, Validation)."""
     metadata = _decode(document, ResourceMetadata, "protected resource metadata")
     if not covers(metadata.resource, server_url):
         message = f"its metadata is for the resource {metadata.resource[:200]!r}"
@@ -77,7 +77,7 @@ def read_resource_metadata(document: bytes, server_url: str) -> ResourceMetadata
 
 
 def read_server_metadata(document: bytes, issuer: str) -> ServerMetadata:
-    """The metadata of this issuer. Raises UPSTREAM_ERROR for another's, and for endpoints without TLS."""
+    """The metadata of this issuer. Raises UPSTREAM_ERROR for another issuer, and for endpoints without TLS."""
     metadata = _decode(document, ServerMetadata, "authorization server metadata")
     if metadata.issuer != issuer:
         raise Fault("UPSTREAM_ERROR", f"the document at {issuer[:200]} is of the issuer {metadata.issuer[:200]!r}")
@@ -102,7 +102,7 @@ def default_metadata(issuer: str) -> ServerMetadata:
 
 
 def covers(resource: str, server_url: str) -> bool:
-    """Whether a resource identifier stands for a server: the same origin, and its path or one above it."""
+    """Whether a resource identifier covers a server: the same origin, and the server's path or a parent of it."""
     named, called = urlsplit(resource), urlsplit(server_url)
     if named.fragment or _origin(resource) is None or _origin(resource) != _origin(server_url):
         return False

@@ -11,9 +11,9 @@ OFFLINE: Final = "offline_access"
 def initial_scopes(
     challenged: str | None, supported: Iterable[str] | None, configured: Iterable[str], server_scopes: Iterable[str]
 ) -> tuple[str, ...]:
-    """The scopes of a first login: those of the challenge, else all that the resource knows; never more than asked.
+    """The scopes of a first login: those of the challenge, or else all of the resource, and the configured ones.
 
-    `offline_access` is added only where the authorization server knows it: it gives a refresh token.
+    `offline_access`, which gives a refresh token, is added only if the authorization server supports it.
     """
     chosen = challenged.split() if challenged is not None else list(supported or ())
     chosen += configured
@@ -23,7 +23,7 @@ def initial_scopes(
 
 
 def stepped_up(requested: Iterable[str], needed: Iterable[str]) -> tuple[str, ...] | None:
-    """The scopes asked for before, with those that a request needs. None if none is new."""
+    """The earlier scopes and those that a request needs. None if none is new."""
     before = tuple(dict.fromkeys(requested))
     new = [scope for scope in needed if scope not in before]
     return (*before, *dict.fromkeys(new)) if new else None

@@ -14,7 +14,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
 
 EARLY_S: Final = 60.0
-"""A token is renewed so long before it expires, or at three quarters of a shorter life."""
+"""How long before its expiry a token is renewed. A short-lived one is renewed at three quarters of its lifetime."""
 MIN_LIFETIME_S: Final = 1.0
 ASSUMED_LIFETIME_S: Final = 30.0
 MIN_POLL_S, DEFAULT_POLL_S, MAX_POLL_S = 1.0, 5.0, 300.0
@@ -37,7 +37,7 @@ class Tokens(msgspec.Struct, frozen=True):
     access_token: str
     refresh_token: str | None = None
     received_at: float = 0.0
-    """By our own clock; the server's does not matter."""
+    """The time of receipt by the hub's clock. The server's clock does not matter."""
     lifetime_s: float | None = None
     scopes: tuple[str, ...] = ()
     """The granted scopes, where the server names them; else the requested ones."""
@@ -53,11 +53,11 @@ class Tokens(msgspec.Struct, frozen=True):
         return now >= self.received_at + self.lifetime_s - min(EARLY_S, self.lifetime_s / 4) or now < self.received_at
 
     def young(self, now: float) -> bool:
-        """Whether it was received so lately that a slow network cannot have made it expire."""
+        """Whether it was received so recently that it cannot have expired on the way."""
         return self.lifetime_s is None or 0 <= now - self.received_at < min(EARLY_S, self.lifetime_s / 4)
 
     def expired(self, now: float) -> bool:
-        """Whether the server will no longer take the access token."""
+        """Whether the access token has expired."""
         return self.lifetime_s is not None and not self.received_at <= now < self.received_at + self.lifetime_s
 
 
@@ -99,12 +99,12 @@ def credentials_request(resource: str, scopes: tuple[str, ...]) -> dict[str, str
 
 
 def assertion_request(assertion: str, resource: str, scopes: tuple[str, ...]) -> dict[str, str]:
-    """A JWT for a token (RFC 7523, Using JWTs as Authorization Grants)."""
+    """The request that exchanges a JWT for a token (RFC 7523, Using JWTs as Authorization Grants)."""
     return _scoped({"grant_type": JWT_BEARER, "assertion": assertion, "resource": resource}, scopes)
 
 
 def exchange_request(id_token: str, issuer: str, resource: str, scopes: tuple[str, ...]) -> dict[str, str]:
-    """A person's ID token for a grant at another server (Identity Assertion Authorization Grant, Token Exchange)."""
+    """The request that exchanges an ID token for a grant at another server (Identity Assertion Authorization Grant)."""
     fields = {
         "grant_type": _EXCHANGE,
         "requested_token_type": _ID_JAG,
@@ -117,7 +117,7 @@ def exchange_request(id_token: str, issuer: str, resource: str, scopes: tuple[st
 
 
 def as_client(fields: dict[str, str], client: RegisteredClient, assertion: str | None = None) -> TokenRequest:
-    """The form with the proof of who asks. `assertion` is the signed JWT of `private_key_jwt`."""
+    """The form with the client's authentication. `assertion` is the signed JWT of `private_key_jwt`."""
     # The official Python SDK finds the client by this field, whatever the method.
     named = {**fields, "client_id": client.client_id}
     if client.auth_method == "client_secret_basic":
@@ -165,13 +165,13 @@ def read_tokens(
     kept = before.refresh_token if before is not None else None
     lifetime = answer.expires_in
     if lifetime is not None and not lifetime >= MIN_LIFETIME_S:
-        # Also "not a number". Such a token is renewed when the server refuses it, and not before each call.
+        # This also covers NaN. Such a token is renewed when the server refuses it, instead of before each call.
         lifetime = ASSUMED_LIFETIME_S
     return Tokens(answer.access_token, answer.refresh_token or kept, now, lifetime, granted, requested)
 
 
 def refusal(status: int, body: bytes) -> Fault:
-    """Why a token endpoint refused, in the server's words but never with what we sent."""
+    """Why a token endpoint refused: the server's message, without values of the request."""
     try:
         decoded = msgspec.json.decode(body, type=_Refusal)
     except JSON_ERRORS:
@@ -182,7 +182,7 @@ def refusal(status: int, body: bytes) -> Fault:
 
 
 def is_token(text: str) -> bool:
-    """Whether a header can carry it (RFC 6750, Authorization Request Header Field)."""
+    """Whether a text can be sent as a Bearer token (RFC 6750, Authorization Request Header Field)."""
     return bool(text) and len(text) <= 65_536 and all("!" <= char <= "~" for char in text)
 
 
@@ -198,7 +198,7 @@ class DeviceCode(msgspec.Struct, frozen=True):
 
     @property
     def poll_every_s(self) -> float:
-        """Seconds between two questions: those of the server, or 5 where it gives none that can be meant."""
+        """Seconds between two polls: the server's interval, or 5 if it is missing or implausible."""
         return self.interval if MIN_POLL_S <= self.interval <= MAX_POLL_S else DEFAULT_POLL_S
 
     @property

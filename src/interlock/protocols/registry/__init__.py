@@ -1,1 +1,1 @@
-"""The tool registry's own words: its error body, its catalog, and OpenAPI made from tool definitions. Pure."""
+"""The formats of the tool registry: its error body, its catalog, and OpenAPI documents of tools. Pure."""

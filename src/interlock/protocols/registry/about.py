@@ -8,23 +8,23 @@ from typing import Any, Final
 import msgspec
 
 ABOUT: Final = "dev.interlock/tool"
-"""The key of a definition's `_meta` under which a tool says what no member of MCP holds."""
+"""The key in a definition's `_meta` for metadata that MCP has no member for."""
 
 Definition = Mapping[str, Any]
 
 
 class About(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Metadata of a tool for those who search tools."""
+    """Metadata of a tool, for search and documentation."""
 
     category: str | None = None
     tags: tuple[str, ...] = ()
     version: str | None = None
     deprecated: bool | str = False
-    """True, or what to use instead."""
+    """True, or the name of a replacement."""
     author: str | None = None
     documentation_url: str | None = None
     examples: tuple[Mapping[str, Any], ...] = ()
-    """Arguments of the author's own."""
+    """Example arguments from the author."""
 
 
 NOTHING_DECLARED: Final = About()

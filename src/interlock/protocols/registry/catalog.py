@@ -1,6 +1,6 @@
-"""The catalog of "JSON Schema Export": tools with their schemas, examples that validate, and what is said about them.
+"""The catalog of "JSON Schema Export": tools with their schemas, valid examples and metadata.
 
-It is made from definitions as `tools/list` gives them, so a server's own tools and those behind a hub come out alike.
+It is made from definitions of `tools/list`, so it is the same for a server's own tools and for those behind a hub.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Examples = Callable[[Definition], list[Any]]
 
 
 def examples_of(definition: Definition) -> list[Any]:
-    """Arguments that fit the input schema: the author's, or made from it; none where no small ones can be found."""
+    """Arguments that fit the input schema: the author's, or generated ones; none if no small ones can be found."""
     try:
         schema = dict(definition["inputSchema"])
         validator = Validator(schema, formats=True)
@@ -33,7 +33,7 @@ def examples_of(definition: Definition) -> list[Any]:
 def catalog(
     definitions: Iterable[Definition], *, version: str, generated_at: str, examples: Examples = examples_of
 ) -> dict[str, Any]:
-    """Every tool, and when and of what version the list was made."""
+    """The catalog of all tools, with its version and the time of its creation."""
     return {
         "tools": [_row(definition, examples) for definition in definitions],
         "version": version,

@@ -1,6 +1,6 @@
-"""Errors as the tool registry tells them: ten types with their codes, and a body that says how to fix the call.
+"""Errors in the tool registry's form: ten types with their codes, and a body that says how to fix the call.
 
-Every fault of the house has exactly one type here; its code, status and retry come from the one error table.
+Every `Fault` has exactly one type here. Its code, status and retry come from the error table.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _FINER: Final[Mapping[str, str]] = {
     "OUTCOME_UNKNOWN": "OutcomeUnknown",
     "CANCELLED": "Cancelled",
 }
-"""Types that tell more than the row their code stands in."""
+"""Types that are more specific than those of their codes."""
 RETRY: Final[Mapping[int, bool]] = {code: code in (-32603, -32003) for code in ERROR_TYPES}
-"""The Retry column of the same table. A finer type goes by its own row of the error table instead."""
+"""The Retry column of "Error Code Mapping". A more specific type uses its row of the error table instead."""
 TIMEOUT_SUGGESTIONS: Final = (
     "Increase timeout for long-running analysis",
     "Check tool server health",
     "Break request into smaller chunks",
 )
-"""As "Timeout Response" words them."""
+"""The suggestions of "Timeout Response"."""
 
 
 class ErrorData(msgspec.Struct, frozen=True, kw_only=True):
-    """`ErrorData` of "Detailed Error Response", with every problem where there are several."""
+    """`ErrorData` of "Detailed Error Response", with all problems if there are several."""
 
     error_type: str
     field: str | None = None
@@ -62,11 +62,11 @@ class ErrorData(msgspec.Struct, frozen=True, kw_only=True):
     retry: bool = False
     retry_after_ms: int | None = None
     timeout_ms: int | msgspec.UnsetType = msgspec.UNSET
-    """How long was waited, where time ran out; left out elsewhere."""
+    """The timeout, for errors of that type."""
 
 
 class ErrorBody(ErrorData, frozen=True, kw_only=True):
-    """The same with what JSON-RPC says around it: the body of an HTTP answer."""
+    """`ErrorData` inside a JSON-RPC error: the body of an HTTP answer."""
 
     code: int
     message: str
@@ -79,19 +79,19 @@ def problem_data(problem: Problem) -> dict[str, object]:
 
 
 def error_type(fault: Fault) -> str:
-    """The fault's name among the registry's."""
+    """The registry's type of a fault."""
     return _FINER.get(fault.name) or ERROR_TYPES[registry_code(fault)]
 
 
 def may_retry(fault: Fault) -> bool:
-    """Whether the registry's clients may send the same again. A tool that failed says so itself, or it must not be."""
+    """Whether the registry's clients may repeat the request. After a failure of the tool, only if the tool says so."""
     if fault.name == "UPSTREAM_ERROR":
         return fault.data.get("retryable") is True
     return fault.kind.retryable if fault.name in _FINER else RETRY[registry_code(fault)]
 
 
 def registry_code(fault: Fault) -> int:
-    """The fault's number among the registry's ten. A fault without a number is the caller's or ours."""
+    """The registry's code of a fault. A fault without a code counts as the caller's or as internal."""
     code = fault.kind.code(ErrorDialect.REST)
     if code in ERROR_TYPES:
         return code
@@ -122,7 +122,7 @@ def error_data(
 def error_body(
     fault: Fault, trace_id: str, *, tool_name: str | None = None, documentation_url: str | None = None
 ) -> ErrorBody:
-    """The whole body. The code is the registry's, whatever number a server behind us gave."""
+    """The whole body. Its code is the registry's, whatever code the server behind the hub gave."""
     data = error_data(fault, trace_id, tool_name=tool_name, documentation_url=documentation_url)
     members = {name: getattr(data, name) for name in ErrorData.__struct_fields__}
     return ErrorBody(code=registry_code(fault), message=fault.message, **members)
@@ -131,7 +131,7 @@ def error_body(
 def registry_fault(
     fault: Fault, trace_id: str, *, tool_name: str | None = None, documentation_url: str | None = None
 ) -> Fault:
-    """The same fault with the registry's code and data, for methods that are the registry's own."""
+    """A fault with the registry's code and data, for the registry's own methods."""
     data = error_data(fault, trace_id, tool_name=tool_name, documentation_url=documentation_url)
     members = msgspec.structs.asdict(data)
     return Fault(

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 of a list of tools: one path for each, with its real schemas. Pure: definitions in, a document out.
+"""OpenAPI 3.1 documents of tools: one path for each tool, with its own schemas. Pure.
 
 The part of a tool depends on that tool alone, so a document of thousands can be made tool by tool.
 """
@@ -47,7 +47,7 @@ class ToolPart(NamedTuple):
 
 
 class ComponentNames:
-    """Names of tools as components may be called, and never two alike."""
+    """Valid and unique component names for tools."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -71,7 +71,7 @@ def openapi(
     description: str = "",
     examples: Examples = examples_of,
 ) -> Json:
-    """The document, with the given tools alone: a caller finds no trace of tools that it may not see."""
+    """The document of the given tools. It contains no trace of other tools."""
     names = ComponentNames()
     parts = [tool_part(each, names.take(str(each["name"])), examples) for each in definitions]
     paths, schemas = dict(OWN_PATHS), dict(OWN_SCHEMAS)
@@ -195,7 +195,7 @@ def _at(component: str) -> str:
 
 
 def _embedded(schema: object, component: str) -> Json:
-    """A tool's schema in the document. References to its root point to its place there."""
+    """A tool's schema as a component. References to its root point to the component."""
     if not isinstance(schema, dict):
         return {"type": "object"}
     try:

@@ -1,6 +1,5 @@
-"""The tool registry's permissions as text (Authentication & Authorization): what each may look like.
-
-`invoke:PATTERN` and `read:PATTERN` are over exposed names; `list_all`, `admin_read` and `admin_write` stand alone.
+"""The tool registry's permissions (Authentication & Authorization): `invoke:PATTERN` and `read:PATTERN` over exposed
+names, `list_all`, `admin_read` and `admin_write`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ WRITTEN: Final = "write invoke:PATTERN, read:PATTERN, list_all, admin_read or ad
 
 
 def why_bad_permission(permission: str) -> str | None:
-    """The reason why a text is no permission; None if it is one."""
+    """Why a text is not a permission; None if it is one."""
     if permission in ALONE:
         return None
     verb, _, pattern = permission.partition(":")
