@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import uuid
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
@@ -9,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from hub.running_hub import child, until
+from attacks.watchdog import watching
+from hub.running_hub import RawClient, child, until
 from interlock.config.live_settings import LiveSettings
 from interlock.config.settings import Config, TopicSettings
 from interlock.hub.auth.access_methods import Give
@@ -233,3 +237,58 @@ async def test_a_result_that_the_topic_refuses_is_answered_with_an_error(
     answer = await echo(ann, "x" * 135_000)
     assert answer["payload"]["error"]["data"]["name"] == "UPSTREAM_ERROR"
     await ann.leave()
+
+
+SIZE = 240_000
+SHAPES = {
+    "arrays": "[" + ",".join(["[]"] * (SIZE // 3)) + "]",
+    "names": "{" + ",".join(f'"k{number}":0' for number in range(SIZE // 10)) + "}",
+    "many texts": json.dumps(["x" * 45] * 4_800),
+    "one text": json.dumps("\u200b" * (SIZE // 3), ensure_ascii=False),
+}
+"""JSON that takes long to read. The topic passes on the last two."""
+CALL = '"method":"tools/call","params":{"name":"echo","arguments":{"text":%s}}'
+PLACES = {
+    "mcp/request:tools/call:echo": f'"to":["{BUSY}"],"payload":{{"jsonrpc":"2.0","id":1,{CALL}}}',
+    "mcp/proposal:tools/call:echo": f'"to":["{BUSY}"],"payload":{{{CALL}}}',
+    "chat": '"payload":{"text":"hi","more":%s}',
+}
+
+
+async def test_t38_large_envelopes_of_every_shape_keep_the_loop_free(rooms: RunningRooms) -> None:
+    ann = await rooms.join("ann")
+    waiting = RawClient(f"http://127.0.0.1:{rooms.port}/mcp", await rooms.key("waiting"))
+    await waiting.modern("tools/call", {"name": "join_room", "arguments": {"room": "build"}})
+    wait = {"name": "wait_in_room", "arguments": {"room": "build", "seconds": 0}}
+    for shape, value in SHAPES.items():
+        for kind, rest in PLACES.items():
+            head = f'"protocol":"mcpx/v0.1","id":"{uuid.uuid4()}","from":"ann","kind":"{kind}"'
+            text = f"{{{head},{rest % value}}}"
+            with watching() as dog:
+                await ann.socket.send(text)
+                marker = await ann.send("system/marker")
+                async with asyncio.timeout(30):
+                    while marker not in str(await ann.socket.recv()):
+                        pass  # the envelope before it was read, too
+                await rooms.gateway.proposals_stored()
+                answer = await waiting.modern("tools/call", wait)
+            # The hub looks at the bytes several times, and makes a value of each of at most ten thousand members.
+            await dog.check(30 * SIZE)
+            assert "result" in answer, (shape, kind)
+
+
+async def test_a_large_request_is_read_in_a_thread_and_answered_like_a_small_one(rooms: RunningRooms) -> None:
+    ann = await rooms.join("ann")
+    assert (await echo(ann, "x" * 100_000))["payload"]["result"]["content"][0]["text"] == "x" * 100_000
+    arguments = {"text": "x" * 70_000}
+    borrowed = request("tools/call", {"name": "echo", "arguments": arguments}) | {"auth": await rooms.key("bob")}
+    await ann.send("mcp/request:tools/call:echo", borrowed, to=[BUSY])
+    answer = await ann.next("mcp/response:tools/call:echo")
+    assert "result" in answer["payload"], "a credential in a payload is read by nobody"
+    await ann.send(
+        "mcp/request:tools/call:hang", request("tools/call", {"name": "hang", "arguments": arguments}, 78), to=[BUSY]
+    )
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 78}}
+    await ann.send("mcp/request:notifications/cancelled", cancel, to=[BUSY])
+    assert (await echo(ann))["payload"]["result"]
+    assert not [each for each in await ann.nothing() if each["kind"] == "mcp/response:tools/call:hang"]

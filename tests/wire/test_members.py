@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.wire.members import BadObject, MemberReader
-from interlock.wire.nesting import nested_deeper
+from interlock.wire.nesting import has_more_members, nested_deeper
 
 READER = MemberReader(("name", "params"), ("params",), rest_bytes=200)
 
@@ -96,3 +96,16 @@ def test_the_deepest_nesting_that_can_be_configured_is_measured(levels: int) -> 
     assert not nested_deeper(b"[" * levels + b"]" * levels, levels)
     assert nested_deeper(b"[" * (levels + 1) + b"]" * (levels + 1), levels)
     assert not nested_deeper(b'{"a":"' + b"[" * 5_000 + b'"}', levels)
+
+
+def places(value: object) -> int:
+    """Members and items; an empty array or object counts as one with one."""
+    if isinstance(value, dict):
+        return max(1, len(value)) + sum(map(places, value.values()))
+    return max(1, len(value)) + sum(map(places, value)) if isinstance(value, list) else 0
+
+
+@given(values, st.integers(0, 12))
+@example(['\\"', "\\\\", ',[{"', {"\\": ['"', ","]}], 6)
+def test_members_are_counted_outside_of_texts(value: object, most: int) -> None:
+    assert has_more_members(json.dumps(value).encode(), most) == (places(value) > most)

@@ -12,11 +12,13 @@ import hmac
 import secrets
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 import msgspec
 
+from interlock.hub.approvals.full_view import by_size
 from interlock.hub.approvals.sealed_views import SealedView, ViewSeal
 from interlock.hub.auth.principals import SERVER
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead, HistorySegment, history_key
@@ -128,7 +130,8 @@ class TopicHistory:
         while self._unwritten:
             batch = list(islice(self._unwritten, MAX_AT_ONCE))
             id_ = f"{self._place}/{batch[0].offset:018d}"
-            sealed = self._seal.close(id_, msgspec.json.encode(batch).decode()).sealed
+            # Up to two megabytes: encoding and sealing them here would hold up everyone.
+            sealed = await by_size(sum(map(_size, batch)), partial(self._sealed, id_, batch))
             async with store.transaction() as change:
                 change.put(HISTORY_SEGMENTS, HistorySegment(id_, self._place, batch[0].offset, sealed))
             self._segments.append((id_, batch[-1].offset))
@@ -141,6 +144,9 @@ class TopicHistory:
                     change.delete(HISTORY_SEGMENTS, id_)
             for _ in old:
                 self._segments.popleft()
+
+    def _sealed(self, id: str, batch: list[HistoryEntry]) -> str:
+        return self._seal.close(id, msgspec.json.encode(batch).decode()).sealed
 
     async def close(self, store: Store) -> None:
         """Store all envelopes, so that the next run continues from here."""

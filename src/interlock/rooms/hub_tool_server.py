@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -30,8 +31,11 @@ from interlock.protocols.mcpx.proposals import Proposal
 from interlock.rooms.mcp_requests import CANCELLED, SERVED_METHODS, params_of, response_kind
 from interlock.rooms.timestamps import timestamp
 from interlock.transports.exchange import SessionExchange, unanswered
+from interlock.transports.large_reading import LargeReading
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
-from interlock.wire.messages import EMPTY_OBJECT, Request
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
+from interlock.wire.messages import EMPTY_OBJECT, BadMessage, Request
 
 if TYPE_CHECKING:
     from interlock.rooms.member import RoomMember
@@ -63,6 +67,8 @@ class HubToolServer:
         self._hub_app = hub_app
         self._open: dict[str, RoomExchange] = {}
         """Requests without an answer yet, by envelope id."""
+        self._unread: dict[str, RoomRequest] = {}
+        """Large requests that a thread reads, by envelope id."""
         self._callers: dict[Principal, Caller] = {}
         self.id = PREFIX + server
         self.capabilities = _RESPONSES
@@ -88,16 +94,25 @@ class HubToolServer:
         room_request = RoomRequest(
             envelope, Request(operation.id, operation.method or "", params_of(envelope)), to, sender.principal
         )
-        try:
-            self._serve(sender, room_request)
-        except Fault as fault:
-            self.respond(room_request, "error", _rendered(fault))
+        if len(envelope.payload) <= LARGE:
+            self._answer(sender, room_request)
+        elif self._is_full:
+            self.respond(room_request, "error", _rendered(self._overloaded()))
+        else:
+            limits = self._hub_app.limits
+            # As at every other entrance: reading it here would hold up everyone.
+            self._unread[envelope.id] = room_request
+            take = partial(self._take_read, sender, room_request)
+            LargeReading.here().read(envelope.payload, limits, limits.members, take)
 
     def on_expired(self, proposal: Proposal) -> None:
         """Do nothing: a server follows no proposals."""
 
     def leave(self) -> None:
         """Answer all open requests with an error, because the server leaves."""
+        unread, self._unread = self._unread, {}
+        for room_request in unread.values():
+            self.respond(room_request, "error", _rendered(Fault("CANCELLED", f"{self.id} leaves the topic")))
         for exchange in list(self._open.values()):
             exchange.abort(f"{self.id} leaves the topic")
 
@@ -113,13 +128,38 @@ class HubToolServer:
         about = room_request.envelope.id
         id_, now = str(uuid.uuid4()), timestamp()
         envelope = encode(id_, self.id, kind, payload, to=room_request.to, correlation_id=about, ts=now)
-        if not self._room.answer(self.id, envelope, room_request.asker) and member == "result":
+        if not self._room.answer(self.id, envelope, room_request.asker) and value is not UNCARRIED:
             # The envelope may be impossible, for example because of a number that is too large. Answer in any case.
-            self.respond(room_request, "error", _rendered(Fault("UPSTREAM_ERROR", "the topic cannot carry the answer")))
+            self.respond(room_request, "error", UNCARRIED)
 
     def forget(self, room_request: RoomRequest) -> None:
         """Forget a request that its sender cancelled. It gets no answer."""
         self._open.pop(room_request.envelope.id, None)
+
+    def _take_read(self, sender: RoomMember, room_request: RoomRequest, outcome: Outcome) -> None:
+        """A large request was read."""
+        if self._unread.pop(room_request.envelope.id, None) is None:
+            return  # it was given up meanwhile
+        if isinstance(outcome, Request):
+            asked = room_request.request
+            read = Request(asked.id, asked.method, outcome.params)
+            self._answer(sender, room_request._replace(request=read))
+            return
+        bad = outcome if isinstance(outcome, BadMessage) else BadMessage("INVALID_REQUEST", "the payload is no request")
+        self.respond(room_request, "error", _rendered(Fault(bad.name, bad.message)))
+
+    def _answer(self, sender: RoomMember, room_request: RoomRequest) -> None:
+        try:
+            self._serve(sender, room_request)
+        except Fault as fault:
+            self.respond(room_request, "error", _rendered(fault))
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._open) + len(self._unread) >= MAX_OPEN
+
+    def _overloaded(self) -> Fault:
+        return Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests to {self.id} wait", retry_after_ms=1000)
 
     def _serve(self, sender: RoomMember, room_request: RoomRequest) -> None:
         method = room_request.request.method
@@ -134,8 +174,8 @@ class HubToolServer:
         elif method == "tools/call" and exchange.preview.name in SEARCH_TOOLS:
             # `call_tool` names another tool in its arguments, which the topic's capabilities have not checked.
             raise Fault("TOOL_NOT_FOUND", f"{self.id} has no tool {exchange.preview.name!r}")
-        elif len(self._open) >= MAX_OPEN:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests to {self.id} wait", retry_after_ms=1000)
+        elif self._is_full:
+            raise self._overloaded()
         else:
             self._open[room_request.envelope.id] = exchange
             self._hub_app.service.serve(exchange)
@@ -171,6 +211,9 @@ class HubToolServer:
         """Handle `notifications/cancelled` of the same sender. Other notifications have no effect."""
         if operation.method != CANCELLED:
             return
+        for id_, room_request in list(self._unread.items()):
+            if room_request.envelope.sender == sender.id and str(room_request.request.id) == operation.target:
+                del self._unread[id_]
         for exchange in list(self._open.values()):
             if exchange.room_request.envelope.sender == sender.id and str(exchange.request.id) == operation.target:
                 exchange.cancel("the participant cancelled it")
@@ -232,3 +275,6 @@ class RoomExchange(SessionExchange[Session, Caller]):
 
 def _rendered(fault: Fault) -> bytes:
     return msgspec.json.encode(fault.render(ErrorDialect.OLD_MCP))
+
+
+UNCARRIED: Final = _rendered(Fault("UPSTREAM_ERROR", "the topic cannot carry the answer"))

@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from interlock.hub.admin.rooms import ProposalAnswer
 from interlock.hub.app import HubApp
 from interlock.hub.approvals.decision import Decision
-from interlock.hub.approvals.full_view import full_view
+from interlock.hub.approvals.full_view import by_size, full_view
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.protocols.mcpx import kinds, system
@@ -151,14 +154,16 @@ class ProposalInbox:
         await self._inbox.end(answered.id, event, refusal.message)
 
     async def _offer(self, entry: OpenProposal, valid_s: float) -> None:
-        view = await full_view(entry.shown())
+        shown, hub = entry.shown(), self._hub_app
+        view = await full_view(shown)
         if not view:
             return  # The view is too long for a person to read, so no request is made.
+        make = partial(entry.approval_request, self._room.name, hub.node)
+        made = await by_size(len(entry.envelope.payload), make)
         # A rule acts as its person, whom no taint stops. So it must not act for a tainted proposer.
-        tainted = self._hub_app.gate_chain.is_tainted(entry.proposer or LOCAL_AGENT)
-        approval_request = entry.approval_request(
-            self._room.name, self._hub_app.node, self._hub_app.catalog, every_time=tainted
-        )
+        tainted = hub.gate_chain.is_tainted(entry.proposer or LOCAL_AGENT)
+        definition = entry.definition(shown, hub.catalog)
+        approval_request = msgspec.structs.replace(made, fingerprint=definition, every_time=tainted)
         decision = await self._inbox.ask(approval_request, view=view, valid_s=valid_s)
         entry.decision = decision.id
         rule = self._inbox.rule_for(approval_request)

@@ -43,8 +43,8 @@ class OpenProposal:
         shown = self.shown()
         return {"jsonrpc": "2.0", "id": 1, "method": shown["method"], "params": shown["params"]}
 
-    def approval_request(self, topic: str, node: str, catalog: Catalog, *, every_time: bool) -> ApprovalRequest:
-        """The approval request for a person; with `every_time`, one that no rule answers."""
+    def approval_request(self, topic: str, node: str) -> ApprovalRequest:
+        """The approval request for a person. Pure and slow: it reads all arguments."""
         envelope, proposer, shown = self.envelope, self.proposer, self.shown()
         operation = envelope.kind.operation
         to = f" to {', '.join(envelope.to)}" if envelope.to else ""
@@ -57,7 +57,6 @@ class OpenProposal:
             shown=f"{operation} in {topic}",
             text=f"{envelope.sender} proposes {operation}{to} in the room {topic}.",
             rule=RULE,
-            fingerprint=self._definition(shown, catalog),
             arguments_hash=fingerprint(shown),
             # The text of the request names the rest.
             summary=summary_of((shown["params"] or {}).get("arguments", shown["params"])),
@@ -65,10 +64,9 @@ class OpenProposal:
             asked_with="" if proposer is None or proposer.key.startswith(TOKEN) else proposer.key,
             proposal=envelope.id,
             node=node,
-            every_time=every_time,
         )
 
-    def _definition(self, shown: dict[str, Any], catalog: Catalog) -> str:
+    def definition(self, shown: dict[str, Any], catalog: Catalog) -> str:
         """The fingerprint of the proposed tool, if a server in the topic has it. A rule ends when the tool changes."""
         envelope = self.envelope
         if envelope.kind.method != "tools/call" or len(envelope.to) != 1 or not envelope.to[0].startswith(PREFIX):

@@ -39,7 +39,8 @@ MAX_PARTICIPANTS: Final = 10_000
 MAX_PER_OWNER: Final = 16
 MAX_MESSAGES: Final = 50
 """Messages in one answer of `wait_in_room`."""
-MAX_CHARS: Final = 128 * 1024
+MAX_BYTES: Final = 128 * 1024
+"""Bytes of payloads in one answer. The last message may exceed them."""
 ANSWERED: Final[dict[str, dict[str, object]]] = {"tools/list": {"tools": []}, "ping": {}}
 """Requests that the hub answers for such a participant."""
 ANSWERED_BYTES: Final = tuple(method.encode() for method in ANSWERED)
@@ -205,14 +206,13 @@ class ToolParticipants:
             one.used_at = time.monotonic()
         if not exchange.can_answer_now:
             raise Fault("CANCELLED", "the client left before it got its messages; they wait")
-        messages: list[UnjudgedMessage] = []
         envelopes: list[Envelope] = []
-        while len(messages) < MAX_MESSAGES and sum(len(message.text) for message in messages) < MAX_CHARS:
+        while len(envelopes) < MAX_MESSAGES and sum(len(taken.payload) for taken in envelopes) < MAX_BYTES:
             envelope = one.read()
             if envelope is None:
                 break
             envelopes.append(envelope)
-            messages.append(_message(envelope))
+        messages = [_message(envelope) for envelope in envelopes]
         lost, one.lost = one.lost, 0
         facts: dict[str, object] = {"messages": len(messages), "unread": one.unread, "lost": lost}
         if one.ended:
@@ -235,6 +235,4 @@ def _message(envelope: Envelope) -> UnjudgedMessage:
         head["to"] = envelope.to
     if envelope.correlation_id is not None:
         head["about"] = envelope.correlation_id
-    payload = msgspec.json.decode(envelope.payload, type=dict[str, Any])
-    text = payload.get("text") if envelope.kind.type == kinds.CHAT else None
-    return UnjudgedMessage(head, text if isinstance(text, str) else envelope.payload.decode(), payload)
+    return UnjudgedMessage(head, envelope.payload, envelope.kind.type == kinds.CHAT)

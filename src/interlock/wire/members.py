@@ -1,16 +1,19 @@
 """Reads the members of one JSON object and leaves their values raw.
 
 The reader refuses duplicate names, and names that differ from a known one in case alone: two programs could read such
-an object differently. Members that may be large are named beforehand; the rest of the object has a bound.
+an object differently. Members that may be large are named beforehand; the rest of the object has bounds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
+
+MAX_MEMBERS: Final = 512
+"""Of one object. Each name is looked at by itself."""
 
 Members = dict[str, msgspec.Raw]
 Problem = Literal["not_json", "not_an_object", "duplicate", "wrong_case", "too_large"]
@@ -52,6 +55,8 @@ class MemberReader:
             raise BadObject("too_large", "nested too deeply to be read") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             raise BadObject("not_json", str(cause)) from None
+        if len(members) > MAX_MEMBERS:
+            raise BadObject("too_large", f"{len(members)} members; the most is {MAX_MEMBERS}")
         self._check_names(data, members)
         return members
 

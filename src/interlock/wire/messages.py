@@ -17,7 +17,7 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE, Read
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED, TwiceNamed, names_of
-from interlock.wire.nesting import nested_deeper
+from interlock.wire.nesting import has_more_members, nested_deeper
 
 Id: TypeAlias = int | str
 
@@ -212,11 +212,7 @@ def check_shape(payload: bytes, limits: Limits) -> None:
         return
     if nested_deeper(payload, limits.depth):
         raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
-    # As few bytes as that cannot hold more members.
-    if len(payload) <= limits.members:
-        return
-    possible = payload.count(b",") + payload.count(b"{") + payload.count(b"[")
-    if possible > limits.members and _members(payload) > limits.members:
+    if has_more_members(payload, limits.members):
         raise Fault("INVALID_REQUEST", f"more than {limits.members} members")
 
 
@@ -348,13 +344,6 @@ def _refuse_ambiguity(data: bytes, message: Message, beside: int) -> None:
 
 def _id_of(message: Message) -> Id | None:
     return None if isinstance(message, Notification) else message.id
-
-
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}:,]', re.DOTALL)
-
-
-def _members(payload: bytes) -> int:
-    return sum(1 for token in _TOKEN.finditer(payload) if payload[token.start()] in b",{[")
 
 
 class _Duplicate(ValueError):

@@ -164,6 +164,15 @@ def test_size_is_bounded() -> None:
     decode(written(payload={"text": "x" * 200_000}))
 
 
+def test_members_are_bounded_at_every_depth_and_beside_the_payload() -> None:
+    decode(written(payload={"items": [[]] * 4_900}))
+    decode(written(payload={"text": ",[{" * 20_000}))
+    for items in ([0] * 10_000, [[]] * 80_000, [{"a": [1]}] * 5_000):
+        assert refused(written(payload={"items": items})).reason is RefusalReason.TOO_LARGE
+    decode(written(**{f"x{number}": 0 for number in range(500)}))
+    assert refused(written(**{f"x{number}": 0 for number in range(512)})).reason is RefusalReason.TOO_LARGE
+
+
 def test_nesting_is_bounded_before_anyone_reads_the_payload() -> None:
     deep = b'{"a":' * 63 + b"[]" + b"}" * 63
     decode(CHAT.encode().replace(b'{"text": "Hello everyone!", "format": "plain"}', deep))

@@ -24,6 +24,7 @@ from interlock.judge.results import judge_result
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcpx.system import GATEWAY
 from interlock.wire.errors import Fault
+from interlock.wire.large import encode_large
 
 MESSAGE: Final = "rooms"
 """The name of room messages among the sources of a taint."""
@@ -34,9 +35,10 @@ class UnjudgedMessage(msgspec.Struct, frozen=True):
 
     label: dict[str, object]
     """The hub's label: who wrote the text, and its kind."""
-    text: str
-    payload: object
-    """The decoded payload."""
+    payload: bytes
+    """The payload as JSON. A thread decodes it, since it may be long."""
+    is_chat: bool
+    """Whether its member `text` is all that a reader needs."""
 
 
 class TakenMessages(Protocol):
@@ -100,15 +102,15 @@ class RoomHandler:
         exchange.on_cancel = lambda reason: _give_up(work)
         found = await work
         try:
-            texts = [msgspec.json.encode(found.facts).decode(), *await self._judged(caller, found.messages)]
+            blocks = await self._judged(caller, found.messages)
             if found.messages and not exchange.can_answer_now:
                 raise Fault("CANCELLED", "the client left before it got its messages; they wait")
         except BaseException:
             if found.taken is not None:
                 found.taken.put_back()
             raise
-        blocks = [{"type": "text", "text": text} for text in texts]
-        return msgspec.json.encode({"content": blocks, "structuredContent": found.facts})
+        facts = msgspec.json.encode(found.facts)
+        return b'{"content":[%b],"structuredContent":%b}' % (b",".join([_block(facts.decode()), *blocks]), facts)
 
     def read(self, exchange: Exchange, caller: Caller, uri: str) -> None:
         """Answer `resources/read` for the resource of a room."""
@@ -117,8 +119,8 @@ class RoomHandler:
         result = msgspec.json.encode({"contents": [content]})
         answer(exchange, result, ttl_ms=0)
 
-    async def _judged(self, caller: Caller, messages: list[UnjudgedMessage]) -> list[str]:
-        """Messages as a model reads them. From now on the agent's tools that change something ask a person."""
+    async def _judged(self, caller: Caller, messages: list[UnjudgedMessage]) -> list[bytes]:
+        """Messages as content blocks for a model. From now on the agent's tools that change something ask a person."""
         senders = {str(message.label["from"]) for message in messages} - {GATEWAY}
         if senders:
             await self._touches.added(caller.principal.id)
@@ -128,7 +130,7 @@ class RoomHandler:
             await self._tainting.note_delivery(caller.principal, servers, MESSAGE, caller.view.profile)
         if not messages:
             return []
-        return await self._judging.run_result(caller.owner, lambda: [shown(message) for message in messages])
+        return await self._judging.run_result(caller.owner, lambda: [_block(shown(message)) for message in messages])
 
     def _room_clients(self) -> RoomClients:
         if self.clients is None:
@@ -138,9 +140,16 @@ class RoomHandler:
 
 def shown(message: UnjudgedMessage) -> str:
     """A message with its label on the first line, hidden characters visible. Pure and slow: it searches the text."""
-    found = judge_result(message.payload, may_ask=True)
+    payload = msgspec.json.decode(message.payload, type=dict[str, Any])
+    text = payload.get("text") if message.is_chat else None
+    found = judge_result(payload, may_ask=True)
     label = message.label | ({"warnings": [finding.message for finding in found]} if found else {})
-    return show_hidden(f"{msgspec.json.encode(label).decode()}\n{message.text}")
+    said = text if isinstance(text, str) else message.payload.decode()
+    return show_hidden(f"{msgspec.json.encode(label).decode()}\n{said}")
+
+
+def _block(text: str) -> bytes:
+    return b'{"type":"text","text":%b}' % encode_large(text)
 
 
 def _give_up(work: asyncio.Future[RoomResult]) -> None:

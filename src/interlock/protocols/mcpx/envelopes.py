@@ -15,7 +15,7 @@ import msgspec
 from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.kinds import EnvelopeKind, has_control_characters, parse_kind
 from interlock.wire.members import BadObject, MemberReader, Members
-from interlock.wire.nesting import nested_deeper
+from interlock.wire.nesting import has_more_members, nested_deeper
 from interlock.wire.numbers import has_unreadable_numbers
 
 PROTOCOL: Final = "mcpx/v0.1"
@@ -33,6 +33,8 @@ class EnvelopeBounds(msgspec.Struct, frozen=True):
     rest_bytes: int = 32 * 1024
     """All members but the payload."""
     depth: int = 64
+    members: int = 10_000
+    """Object members and array items, at any depth: each reader makes values of them."""
     id_chars: int = 128
     recipients: int = 64
 
@@ -103,6 +105,13 @@ def _members(data: bytes, bounds: EnvelopeBounds) -> Members:
             RefusalReason.TOO_LARGE,
             f"The envelope has {len(data)} bytes.",
             f"Send at most {bounds.envelope_bytes} bytes, or a reference to what is larger.",
+        )
+    # First, since it is cheap: the rest makes values of members.
+    if has_more_members(data, bounds.members):
+        raise EnvelopeRefused(
+            RefusalReason.TOO_LARGE,
+            f"The envelope has more than {bounds.members} members and items.",
+            "Send fewer, or a reference to what is larger.",
         )
     try:
         if not data.isascii():
