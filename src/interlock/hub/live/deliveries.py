@@ -102,14 +102,14 @@ class Deliveries:
         found = self._agents.get(agent)
         if found is None:
             return []
-        return [event for event in found.oldest_first if self._may_have(event)]
+        return self._those_it_may_have(agent, found.oldest_first)
 
     def delivered(self, agent: str) -> list[PendingEvent]:
         """The events that an agent got lately and may still have, oldest first."""
         found = self._agents.get(agent)
         if found is None:
             return []
-        return [event for _, event in sorted(found.delivered.items()) if self._may_have(event)]
+        return self._those_it_may_have(agent, (event for _, event in sorted(found.delivered.items())))
 
     def has_waiting(self, agent: str) -> bool:
         """Whether events may wait for an agent. It is one lookup, because every result calls it."""
@@ -295,6 +295,19 @@ class Deliveries:
                 transaction.delete(LIVE_PENDING, id_)
             if not on_way:
                 transaction.record(self._journal.live_delivered(agent, [(each.server, each.event) for each in chosen]))
+
+    def _those_it_may_have(self, agent: str, events: Iterable[PendingEvent]) -> list[PendingEvent]:
+        """Thousands may wait, of few feature sets: each is looked up once."""
+        addressed: dict[tuple[str, str], bool] = {}
+        found: list[PendingEvent] = []
+        for event in events:
+            kind = event.server, event.feature_set
+            known = addressed.get(kind)
+            if known is None:
+                known = addressed[kind] = self._addresses.addressed(event.server, agent, event.feature_set)
+            if known:
+                found.append(event)
+        return found
 
     def _may_have(self, event: PendingEvent) -> bool:
         return self._addresses.addressed(event.server, event.agent, event.feature_set)
