@@ -34,8 +34,9 @@ class InstructedServer:
     `afterwards` is done when it was sent.
     """
 
-    def __init__(self, capabilities: dict[str, Any] | None = None) -> None:
+    def __init__(self, capabilities: dict[str, Any] | None = None, *, sessions: bool = True) -> None:
         self.heard: list[Any] = []
+        self._sessions = sessions
         self.url = ""
         self.session = ""
         """The session of the message that came last, over HTTP."""
@@ -167,7 +168,7 @@ class InstructedServer:
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             return
         named = b""
-        if message["method"] == "initialize":
+        if message["method"] == "initialize" and self._sessions:
             session = str(len(self.heard))
             named = f"mcp-session-id: {session}\r\n".encode()
         self.session = session

@@ -60,6 +60,19 @@ async def test_a_server_that_takes_no_handshake_is_spoken_to_without(tmp_path: P
             assert (await shown(hub))["era_reason"] == "the server speaks the stateless era alone"
 
 
+async def test_a_server_whose_handshake_opens_no_session_is_asked_in_the_stateless_era(tmp_path: Path) -> None:
+    question = {"method": FORM["method"], "params": FORM["params"]}
+    async with InstructedServer(sessions=False).http() as server:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url)}) as hub:
+            able = LegacyClient(hub.url + "/mcp", answers("ada"))
+            await able.initialize({"elicitation": {}})
+            for _ in range(2):
+                said = await able.call("a__do", {"rounds": [{"inputRequests": {"who": question}}]})
+                assert "ada" in text_of(said)
+            assert len(server.asked("initialize")) == 1
+            assert "keeps no session" in (await shown(hub))["era_reason"]
+
+
 async def test_a_session_has_its_own_connection_also_to_a_server_that_takes_no_handshake(tmp_path: Path) -> None:
     async with AsksInSessions(handshake=False).http() as server:
         async with running_hub(tmp_path, {"a": ServerSettings(url=server.url, share="session")}) as hub:

@@ -115,6 +115,13 @@ class Connection:
         return self.peer.revision
 
     @property
+    def has_session(self) -> bool:
+        """Whether answers reach the requests of a server. Over HTTP its session tells the server which they belong to;
+        on any other transport the stream does."""
+        link = self.link
+        return not isinstance(link, HttpLink) or link.session_id is not None
+
+    @property
     def pending(self) -> int:
         """Requests that wait for an answer."""
         return self.link.pending + sum(chance.held for chance in self.chances.values())

@@ -59,7 +59,9 @@ class ConnectionPool:
         """Whether the server speaks the stateless era, as far as is known."""
         self.handshake: bool | None = self._untried()
         """Whether a server of the stateless era accepts the handshake too; None until it was tried, False if the
-        configuration names its era."""
+        configuration names its era, or if the server keeps no session."""
+        self._keeps_sessions = True
+        """False for a server of both eras that accepts the handshake and opens no session."""
         self.capabilities: dict[str, object] | None = None
         """The capabilities that the server last declared."""
         self._opened: Connection | None = None
@@ -74,7 +76,7 @@ class ConnectionPool:
         listener.attach(connection)
         self._opened = connection
         self.modern = connection.modern
-        self.handshake = self._untried()
+        self.handshake, self._keeps_sessions = self._untried(), True
         self.capabilities = msgspec.json.decode(connection.peer.capabilities, type=dict[str, object])
         return connection
 
@@ -121,7 +123,7 @@ class ConnectionPool:
     def refuses_handshake(self, fault: Fault) -> None:
         """Note that a stateless server refuses the handshake: every client speaks the stateless era with it."""
         self.handshake = False
-        self._dispatcher.on_log("hub", f"it speaks the stateless era alone: {fault.message}")
+        self._dispatcher.on_log("hub", f"every client speaks the stateless era with it: {fault.message}")
 
     @property
     def era_reason(self) -> str:
@@ -130,6 +132,8 @@ class ConnectionPool:
             return "the configuration says so"
         if not self.modern:
             return "the server does not speak the stateless era"
+        if not self._keeps_sessions:
+            return "the server keeps no session in the handshake era, so it could not ask a client there"
         if self.handshake is False:
             return "the server speaks the stateless era alone"
         tried = "" if self.handshake else ", if the server takes it"
@@ -209,6 +213,13 @@ class ConnectionPool:
                     uris = frozenset(self._hub.subscriptions(self._current.id, name))
                     await found.connection.watch(lists=False, uris=uris)
 
+    async def _check_session(self, connection: Connection) -> None:
+        """Raise UPSTREAM_ERROR for a server that could not ask here. The stateless era lets it ask within each call."""
+        if not connection.has_session:
+            self._keeps_sessions = False
+            await connection.close()
+            raise Fault("UPSTREAM_ERROR", "its handshake opened no session")
+
     async def _connect_private(self, key: ConnectionKey) -> UpstreamConnection:
         owner = ConnectionOwner(self._current.id, key, self._hub, self.roots_use)
         failures = self._restarts.failures(asyncio.get_running_loop().time())
@@ -218,6 +229,7 @@ class ConnectionPool:
             listener = PrivateConnectionListener(self._dispatcher, owner, self.private)
             connection = await self._connector.private(key, listener)
             if key.handshake:
+                await self._check_session(connection)
                 self.handshake = True
         finally:
             turn.end()
