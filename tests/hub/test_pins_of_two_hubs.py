@@ -10,6 +10,7 @@ from pathlib import Path
 
 from interlock.hub.approvals.decision import DECISIONS, Decision
 from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.pinned_fingerprints import MIN_KEPT
 from interlock.hub.approvals.pins import PINS, Pins
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal
@@ -118,3 +119,26 @@ async def test_t18_a_hub_lists_again_when_another_has_used_the_approval(tmp_path
         assert here.relists == 1, "its own use of the approval is no news"
         await until(lambda: there.inbox.get(asked.id).state is DecisionState.USED and there.relists > 0)
         assert await there.list(tool="Reads twice.") == {"tool"}
+
+
+async def test_t18_a_long_list_reads_its_pins_again_only_after_a_pin_has_changed(tmp_path: Path) -> None:
+    async with two_hubs(tmp_path) as (here, there):
+        tools = {f"tool{number}": "Reads." for number in range(MIN_KEPT)}
+        assert await here.list(**tools) == {*tools}
+        assert await here.list(**tools) == {*tools}
+        # No reader could use these rows, so a list that passes has not read them.
+        await corrupt_pins(here.store, "body || ' '")
+        assert await here.list(**tools) == {*tools}
+        assert await here.list(**tools | {"tool7": "Reads and sends."}) == {*tools} - {"tool7"}
+        await corrupt_pins(here.store, "rtrim(body)")
+        (asked,) = here.inbox.all(only_open=True)
+        await read_and_answer(here.inbox, asked.id, "once", ADA)
+        await until(lambda: there.relists == 1)
+        assert await there.list(**tools | {"tool7": "Reads and sends."}) == {*tools}
+        assert await here.list(**tools) == {*tools} - {"tool7"}, "the other hub has pinned another definition"
+
+
+async def corrupt_pins(store: Store, body: str) -> None:
+    """Change the stored pins behind the store's back, all but the one that is compared with a new definition."""
+    where = f"collection = '{PINS.name}' AND body NOT LIKE '%\"tool7\"%'"
+    await store.commit(lambda database: database.execute(f"UPDATE documents SET body = {body} WHERE {where}"))

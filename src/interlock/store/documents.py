@@ -153,6 +153,15 @@ def newest(database: Database, collection: str) -> int:
     return 0 if found[0][0] is None else _number(found[0][0])
 
 
+def changed_since(database: Database, collection: str, revision: int) -> bool:
+    """Whether a collection may have changed after a revision. Reads the later changes alone."""
+    if counter(database, "purged") > revision:
+        return True
+    # By the revisions: for one collection, SQLite would read all its rows.
+    later = database.execute("SELECT DISTINCT collection FROM documents WHERE revision > ?", (revision,))
+    return (collection,) in later
+
+
 def since(database: Database, revision: int) -> list[Change]:
     """The next page of changes after a revision, in order, the damaged ones too."""
     sql = f"SELECT {_FIELDS} FROM documents WHERE revision > ? ORDER BY revision LIMIT {_PAGE}"

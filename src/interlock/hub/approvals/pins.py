@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.full_view import MAX_CHARS
 from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.pinned_fingerprints import PinnedFingerprint, PinnedFingerprints
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import Tool
@@ -56,15 +57,6 @@ class Pin(msgspec.Struct, frozen=True):
     """Whether the server offered the tool only to some clients when it was pinned."""
 
 
-class PinnedFingerprint(msgspec.Struct, frozen=True):
-    """A pin without its definition, which may be long."""
-
-    id: str
-    server: str
-    name: str
-    fingerprint: str
-
-
 PINS: Final = Collection("pins", Pin, key="id", columns=("server",))
 FINGERPRINTS: Final = Collection(PINS.name, PinnedFingerprint, key=PINS.key, columns=PINS.columns)
 """The same documents without their definitions. Only for reading."""
@@ -91,6 +83,7 @@ class Pins:
         self._risk_of = risk_of
         self._log = log
         self._store: Store
+        self._fingerprints = PinnedFingerprints(FINGERPRINTS)
         self._locks: dict[str, asyncio.Lock] = {}
         self._using: set[str] = set()
         """The approvals that this hub is using up."""
@@ -102,13 +95,15 @@ class Pins:
     async def take(self, offer: Offer) -> None:
         """Compare an offer with the pins, and pass on its approved tools."""
         async with self._locks.setdefault(offer.server, asyncio.Lock()):
-            pinned = await self._store.read(lambda database: _pinned_at(database, offer.server))
+            pinned = await self._fingerprints.of(self._store, offer.server)
             new = [tool for tool in offer.tools.values() if tool.name not in pinned]
             free = max(MAX_PINS_PER_SERVER - len(pinned), 0)
             for tool in new[free:]:
                 offer.leave_out(tool, f"{tool.name}: this server has shown more than {MAX_PINS_PER_SERVER} tools")
+            added: dict[str, str] = {}
             for start in range(0, min(len(new), free), PINS_PER_COMMIT):
-                pinned |= await self._pin(new[start : min(start + PINS_PER_COMMIT, free)])
+                added |= await self._pin(new[start : min(start + PINS_PER_COMMIT, free)])
+            pinned = {**pinned, **added} if added else pinned
             await self._void_stale(offer, pinned)
             changed = [tool for tool in offer.tools.values() if tool.fingerprint() != pinned[tool.name]]
             changed = await self._unless_approved(changed)
@@ -133,7 +128,7 @@ class Pins:
 
         return {pin.name: pin.fingerprint for pin in pins} | await commit(self._store, write)
 
-    async def _void_stale(self, offer: Offer, pinned: dict[str, str]) -> None:
+    async def _void_stale(self, offer: Offer, pinned: Mapping[str, str]) -> None:
         """End requests and approvals for definitions that are no longer offered, or are pinned by now."""
         for kind in ("changed_tool", "tool_call"):
             live = [*self._inbox.about(kind, offer.server)]
@@ -269,14 +264,6 @@ def _lines(definition: str) -> list[str]:
     ordered = msgspec.json.encode(value, order="deterministic")
     # Not `splitlines`: a line separator inside a text would look like the end of a member.
     return msgspec.json.format(ordered, indent=2).decode().split("\n")
-
-
-def _pinned_at(database: Database, server: str) -> dict[str, str]:
-    """The fingerprints of all pins of a server by name."""
-    return {
-        found.value.name: found.value.fingerprint
-        for found in documents.find(database, FINGERPRINTS, {"server": server})
-    }
 
 
 def _pinned_as(database: Database, keys: Iterable[str]) -> dict[str, str]:
