@@ -9,22 +9,22 @@ HEAD = b'{"jsonrpc":"2.0","id":%d,"result":'
 LONG = b'"' + b"x" * 70_000 + b'"'
 
 UNREAD = {
-    "a name twice": (HEAD + b"{}" + b',"result":{}}', "member 'result' stands twice"),
-    "two ids": (b'{"jsonrpc":"2.0","id":%d,"id":900,"result":{}}', "member 'id' stands twice"),
-    "two ids, the second its own": (b'{"jsonrpc":"2.0","id":900,"id":%d,"result":{}}', "member 'id' stands twice"),
+    "a name twice": (HEAD + b"{}" + b',"result":{}}', "duplicate member 'result'"),
+    "two ids": (b'{"jsonrpc":"2.0","id":%d,"id":900,"result":{}}', "duplicate member 'id'"),
+    "two ids, the second its own": (b'{"jsonrpc":"2.0","id":900,"id":%d,"result":{}}', "duplicate member 'id'"),
     "an id behind the error": (b'{"jsonrpc":"2.0","result":{oops},"id":%d}', "not JSON: "),
     "no JSON": (HEAD + b"{oops}}", "not JSON: "),
     "no UTF-8": (HEAD + b'{}, "\xff":1}', "not JSON: "),
     "no end": (HEAD + b"{", "not JSON: "),
     "too many members": (HEAD + b'{"tools":[' + b"0," * 40_000 + b"0]}}", "more than 20000 members"),
-    "large, with a name twice": (HEAD + b'{"x":' + LONG + b',"y":1,"y":2}}', "member 'y' stands twice"),
+    "large, with a name twice": (HEAD + b'{"x":' + LONG + b',"y":1,"y":2}}', "duplicate member 'y'"),
     "large and no JSON": (HEAD + b'{"x":' + LONG + b",oops}}", "not JSON: "),
     "large and no UTF-8": (HEAD + b'{"x":' + LONG + b',"y":"\xff"}}', "not JSON: "),
     "large and too deep": (HEAD + b'{"x":' + LONG + b',"y":' + b"[" * 100 + b"]" * 100 + b"}}", "nested deeper"),
 }
 
 IN_BATCHES = {
-    "in a batch": (b'[1,{"jsonrpc":"2.0","id":%d,"result":{},"result":{}}]', "member 'result' stands twice"),
+    "in a batch": (b'[1,{"jsonrpc":"2.0","id":%d,"result":{},"result":{}}]', "duplicate member 'result'"),
     "in a batch with a request": (
         b'[{"jsonrpc":"2.0","id":%d,"error":"no"},{"jsonrpc":"2.0","method":"notifications/x"}]',
         "error is not an error object",

@@ -112,7 +112,7 @@ async def test_ambiguous_arguments_are_refused(tmp_path: Path, arguments: str) -
             '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"busy__add","arguments":' + arguments + "}}"
         )
         _, _, answer = await client.post(body.encode())
-        assert b"stands twice" in answer
+        assert b"duplicate member" in answer
 
 
 async def test_a_server_that_cannot_start_delays_nobody_and_says_how_to_mend_it(tmp_path: Path) -> None:

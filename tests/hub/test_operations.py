@@ -314,7 +314,7 @@ async def test_the_control_socket_answers_what_means_nothing(
 
 async def test_a_name_that_stands_twice_is_refused(hub: RunningHub) -> None:
     operations = Operations(hub.hub_app, lambda: None)
-    with pytest.raises(Fault, match="stands twice"):
+    with pytest.raises(Fault, match="duplicate member"):
         await operations.perform(operations.owner, "keys.create", b'{"agent":"a","agent":"b"}')
     with pytest.raises(Fault):
         await operations.perform(operations.owner, "keys.create", b'{"agent":"a"')

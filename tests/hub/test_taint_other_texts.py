@@ -42,14 +42,14 @@ async def test_t129_the_name_of_a_member_in_an_unreadable_answer_counts(tmp_path
         agent = client(hub, "reader", "/profiles/careful/mcp")
         assert await call(agent, "notes__save") == "saved"
         answer = await agent.modern("tools/call", {"name": "dying__twice", "arguments": {}})
-        assert "stands twice" in str(answer)
+        assert "duplicate member" in str(answer)
         assert await call(agent, "notes__save") == "APPROVAL_PENDING"
 
 
 async def test_a_secret_in_an_unreadable_answer_is_masked(tmp_path: Path) -> None:
     async with dying(tmp_path, scan_results="mask") as hub:
         answer = await client(hub, "reader").modern("tools/call", {"name": "dying__twice", "arguments": {}})
-        assert "stands twice" in str(answer)
+        assert "duplicate member" in str(answer)
         assert SECRET not in str(answer)
 
 

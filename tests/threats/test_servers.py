@@ -244,8 +244,8 @@ async def test_t12_a_definition_that_two_readers_would_read_differently_is_not_o
         assert refused(await call(hub, "s__twice", a="x"))
         left_out = hub.hub_app.upstreams["s"].lists.left_out
         assert [why.rpartition(": ")[2] for why in left_out] == [
-            "member 'description' stands twice in one object",
-            "member 'title' stands twice in one object",
+            "duplicate member 'description' in one object",
+            "duplicate member 'title' in one object",
         ]
 
 

@@ -60,7 +60,7 @@ class LargeReader:
         self._keep = keep
         self._pos = 0
         self._rest = b""
-        """Bytes before `_pos` that are not read yet. A comma may stand only at their beginning."""
+        """Bytes before `_pos` that are not read yet. They contain no comma, except as their first byte."""
         self._stack: list[OpenContainer] = []
         """The open arrays and objects. All pieces but the first begin behind a value of the last one."""
         self._begun = False
@@ -276,7 +276,7 @@ def _walk(before: bytes, brackets: bytes) -> tuple[bytes, int, int]:
 
 
 def _tree(whole: bytes) -> Any:
-    """The value of a piece, with the arrays and objects around it. No name stands twice in one object."""
+    """The value of a piece, with the arrays and objects around it. Raises `Unreadable` for duplicate names."""
     try:
         tree = _decode(whole)
     except (msgspec.DecodeError, ValueError) as cause:
@@ -296,7 +296,7 @@ def _refuse_twice(pairs: list[tuple[str, object]]) -> None:
 
 
 def _twice(name: str) -> Unreadable:
-    return Unreadable("INVALID_REQUEST", f"member {name[:100]!r} stands twice")
+    return Unreadable("INVALID_REQUEST", f"duplicate member {name[:100]!r}")
 
 
 def _keep_values(stack: list[OpenContainer], nodes: list[Any]) -> None:

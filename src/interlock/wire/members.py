@@ -81,7 +81,7 @@ class MemberReader:
 
 
 def _duplicate(name: str) -> BadObject:
-    return BadObject("duplicate", f"member {name[:100]!r} stands twice", name)
+    return BadObject("duplicate", f"duplicate member {name[:100]!r}", name)
 
 
 _NONE = msgspec.Raw(b"")

@@ -35,7 +35,7 @@ class Request(msgspec.Struct, frozen=True):
     trace_id: str = ""
     """The trace id beside the method (MGP, Trace ID Propagation). It is read, and not passed on in that place."""
     auth: bytes = b""
-    """A credential beside the method, as it came (tool registry, Bearer Token in MCP Request). Never passed on."""
+    """The `auth` member, raw (tool registry, Bearer Token in MCP Request). It is never passed on."""
 
 
 class Notification(msgspec.Struct, frozen=True):
@@ -220,11 +220,11 @@ def strict(payload: bytes) -> None:
     """Refuse JSON with duplicate member names at any depth: two programs could read it differently."""
     with suppress(ValueError, OverflowError, RecursionError):
         if msgspec.json.encode(msgspec.json.decode(payload)) == payload:
-            return  # A member that stands twice would be gone.
+            return  # decoding would have dropped a duplicate member
     try:
         _STRICT.decode(payload.decode())
     except _Duplicate as duplicate:
-        raise Fault("PARSE_ERROR", f"member {duplicate.args[0]!r} stands twice in one object") from None
+        raise Fault("PARSE_ERROR", f"duplicate member {duplicate.args[0]!r} in one object") from None
     except (ValueError, RecursionError) as cause:
         raise Fault("PARSE_ERROR", f"not JSON: {cause}") from None
 
@@ -317,7 +317,7 @@ def _canonical_length(message: Message) -> int:
 def _said_length(message: Request | Notification) -> int:
     params = message.params
     length = _NOTIFICATION_LENGTH + len(message.method)
-    # The very object that stands for absent params.
+    # This object means that the message has no params.
     return length if params is EMPTY_OBJECT else length + _PARAMS_LENGTH + len(params)
 
 

@@ -29,7 +29,7 @@ _AFTER = frozenset(b",} \t\r\n")
 
 
 class TwiceNamed(ValueError):
-    """A name stands twice in one object, or the object has too many names to tell."""
+    """An object has a duplicate name, or too many names to check."""
 
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -65,9 +65,9 @@ def names_of(payload: bytes, beside: int) -> list[str]:
         name = _decode_name(found[1])
         value = bytes(values[name])
         place = found.end()
-        # A name that stands twice has the last value: where another one stands, or the same begins, it is not the last.
+        # Decoding keeps the last value of a duplicate name, so the first one has another value here.
         if name in names or not payload.startswith(value, place) or payload[place + len(value)] not in _AFTER:
-            raise TwiceNamed(f"member {name[:100]!r} stands twice", name)
+            raise TwiceNamed(f"duplicate member {name[:100]!r}", name)
         place += len(value)
         names[name] = None
     return list(names)
