@@ -76,7 +76,7 @@ class Bus:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Called by `Subscription.close`. A ring that nobody reads goes."""
+        """Called by `Subscription.close`. Drops a ring without readers."""
         for ring in subscription.rings:
             ring.waiting.pop(subscription, None)
             ring.readers.discard(subscription)

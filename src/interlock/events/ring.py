@@ -17,7 +17,7 @@ Address: TypeAlias = type[Event] | tuple[type[Event], str]
 
 
 FORGET_AT: Final = 1024
-"""With so many sources the ring looks for losses that every reader knows of. Servers come and go while it lives."""
+"""With this many sources the ring forgets losses that every reader knows of. Servers come and go while it lives."""
 
 
 class RingReader(Protocol):

@@ -37,6 +37,6 @@ def check_beside(auth: bytes, headers: Mapping[bytes, bytes]) -> None:
 
 
 def refuse_beside(auth: bytes) -> NoReturn:
-    """Raises AUTH_REQUIRED, whatever the credential is."""
+    """Raise AUTH_REQUIRED for any credential."""
     hint = "send it as `Authorization: Bearer KEY`"
-    raise Fault("AUTH_REQUIRED", "over HTTP a credential stands in the header", hint=hint)
+    raise Fault("AUTH_REQUIRED", "over HTTP a credential belongs in the header", hint=hint)

@@ -96,7 +96,7 @@ class HostRequests:
             answered.set_result(msgspec.json.encode(answer.result))
 
     def on_stream_closed(self, stream: object) -> None:
-        """A host closed a stream: nobody may have read what it was asked there."""
+        """A host closed a stream, and may not have read the requests on it: they get little time from now on."""
         for answered in self._open_on_stream.get(stream, ()):
             answered.get_loop().call_later(CLOSED_S, _give_up, answered)
 

@@ -8,7 +8,7 @@ import sys
 
 
 def peer_uid(sock: socket.socket) -> int | None:
-    """The user at the other end; None where the system does not tell. Raises OSError where there is nobody any more."""
+    """The user at the other end; None where the system does not say. Raises OSError if the peer has gone."""
     if hasattr(socket, "SO_PEERCRED"):
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         return int(struct.unpack("3i", raw)[1])

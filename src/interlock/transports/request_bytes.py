@@ -39,7 +39,7 @@ class RequestBytes:
         return request in self._held
 
     def hold(self, request: object, owner: str, size: int) -> bool:
-        """A request holds so many bytes now. False where there is no room for them; they count until `release`."""
+        """Count the bytes that a request holds, until `release`. False where there is no room for them."""
         self.release(request)
         self._held[request] = owner, size
         self._add(owner, size)
@@ -48,7 +48,7 @@ class RequestBytes:
         return left >= 0 and (is_only or self._owners[owner] <= left)
 
     def release(self, request: object) -> None:
-        """The request is answered, or its bytes are let go of."""
+        """The request is answered, or its bytes are freed."""
         if request in self._held:
             owner, size = self._held.pop(request)
             self._add(owner, -size)

@@ -250,7 +250,7 @@ class Fault(Exception):
         )
 
     def render(self, error_dialect: ErrorDialect) -> ErrorObject:
-        """The JSON-RPC error object for whoever asked."""
+        """The JSON-RPC error object in a dialect."""
         self.drop_frames()
         data: dict[str, object] = {**self.data, "domain": self.kind.domain, "name": self.kind.name}
         if self.hint:

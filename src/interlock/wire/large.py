@@ -87,7 +87,7 @@ class Read(bytes):
 
 
 class Joined(msgspec.Struct, frozen=True, eq=False):
-    """A JSON array that the hub joined from many items. It knows where they stand, so nobody looks for them."""
+    """A JSON array that the hub joined from many items. It knows the size of each, so the items need no parsing."""
 
     octets: bytes
     sizes: tuple[Sequence[int], ...]
@@ -162,13 +162,13 @@ def noted(names: Collection[bytes]) -> frozenset[bytes]:
 
 
 def mentions(payload: bytes, name: bytes) -> bool:
-    """Whether a member with this name, one of the noted ones in quotes, may stand somewhere in a payload."""
+    """Whether a payload may have a member of this name, one of the noted ones in quotes, at any depth."""
     assert name in NOTED
     return name in payload.names if type(payload) is Read else payload.find(name) >= 0
 
 
 def _joined(members: Mapping[str, bytes | memoryview]) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """An object of these members, and where their values stand in it."""
+    """An object of these members, and the places of their values."""
     pieces, spans, at = list[bytes | memoryview]((b"{",)), dict[str, tuple[int, int]](), 1
     for name, value in members.items():
         head = b"%b%b:" % (b"," if spans else b"", _encode(name))

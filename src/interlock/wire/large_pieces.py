@@ -48,7 +48,7 @@ class MessagePiece(msgspec.Struct, frozen=True):
         outside, texts = b'"'.join(parts[::2]), parts[1::2]
         skeleton = outside.translate(None, _BLANK)
         if len(skeleton) < len(outside) and _TWO_SCALARS.search(outside):
-            raise no_json("a comma is missing, or a blank stands inside a value")
+            raise no_json("a comma is missing, or a blank is inside a value")
         if (found := skeleton.translate(_SCALARS).find(_LONG_SCALAR)) >= 0:
             if skeleton[found] not in _NUMBER_BEGINS:
                 raise no_json("a value is none of JSON")

@@ -154,7 +154,7 @@ class Ends(msgspec.Struct, frozen=True):
         return level < len(self.before) and opened is self.before[level]
 
     def goes_on(self, opened: OpenContainer, level: int) -> bool:
-        """Whether the last value in an array or object goes on behind the piece."""
+        """Whether the last value in an array or object continues after the piece."""
         behind = self.behind
         return level < len(behind) and opened is behind[level] and (self.text_follows or level + 1 < len(behind))
 

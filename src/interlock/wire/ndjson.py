@@ -15,14 +15,14 @@ SLICE: Final = 4 * 1024
 
 
 class Oversize(msgspec.Struct, frozen=True):
-    """Stands in the place of a line that was too long; the reader goes on behind it."""
+    """Takes the place of a line that was too long. The reader continues after it."""
 
     head: bytes = b""
     tail: bytes = b""
 
     @property
     def id(self) -> int | str | None:
-        """The id of the message that it was, where that stands first or last."""
+        """The id of the message, if it is its first or last member."""
         found = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
         try:
             return None if found is None else msgspec.json.decode(found[1], type=int | str)

@@ -9,7 +9,7 @@ _ATOM = r'[^"\[\]{}]|"(?:[^"\\]|\\.)*"'
 
 
 def nested_deeper(data: bytes, levels: int) -> bool:
-    """Whether arrays and objects stand in each other deeper than that. The bytes are JSON already."""
+    """Whether arrays and objects are nested deeper than `levels`. The bytes must be JSON."""
     if data.count(b"{") + data.count(b"[") <= levels:
         return False
     return _within(levels)(data) is None

@@ -1,6 +1,6 @@
-"""Whether every number of a JSON text can be read: `1e999` is JSON, and no double holds it.
+"""Finds numbers in JSON that no double can hold, such as `1e999`.
 
-A reader fails at such a number wherever it stands, so a text that is passed on unread is looked at here first.
+A decoder fails at such a number, so the hub checks texts here that it passes on without decoding.
 """
 
 from __future__ import annotations

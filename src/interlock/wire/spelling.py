@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
-    """The known name that looks most like a word; None if none is so much alike (0 to 1)."""
+    """The known name that is most similar to a word; None if none has a similarity of `alike` (0 to 1)."""
     from difflib import get_close_matches  # imported only after a typing error
 
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=alike)), None)

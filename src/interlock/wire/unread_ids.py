@@ -56,7 +56,7 @@ class _Last(msgspec.Struct):
 
 
 def _last_id(text: bytes) -> object:
-    """The id that stands last, wherever that is, if the text is JSON."""
+    """The last id in the text, if the text is JSON."""
     try:
         return _decode_last(text).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -67,7 +67,7 @@ class DeliveryRounds:
                     stored.set_result(None)
                 except Exception as cause:
                     stored.set_exception(_fault(cause))
-                    stored.exception()  # A round that nobody waits for is no fault of the loop.
+                    stored.exception()  # retrieved, in case nobody waits
         finally:
             self._running = False
 

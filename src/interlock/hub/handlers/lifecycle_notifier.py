@@ -67,7 +67,7 @@ class LifecycleNotifier:
                 listener.notify(CHANGED, params)
 
     async def close(self) -> None:
-        """Notify nobody any more."""
+        """Stop notifying."""
         self._listeners.clear()
         await self._reader.close()
 

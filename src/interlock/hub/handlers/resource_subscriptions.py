@@ -80,7 +80,7 @@ class ResourceSubscriptions:
                 self._dropping.begin(upstream.unsubscribe(connection_key))
 
     def check(self, owner: str, more: int) -> None:
-        """Raises RESOURCE_EXHAUSTED if an owner may not have so many further subscriptions."""
+        """Raise RESOURCE_EXHAUSTED if an owner may not have `more` further subscriptions."""
         if self._open[owner] + more > MAX_OF_PRINCIPAL:
             raise Fault(
                 "RESOURCE_EXHAUSTED",

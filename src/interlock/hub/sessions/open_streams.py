@@ -39,7 +39,7 @@ class OpenStreams:
         return len(self._streams)
 
     def bound(self, per_owner: int) -> None:
-        """Let every owner have so many. Streams that are open stay open."""
+        """Set how many streams every owner may have. Open streams stay open."""
         self._per_owner = per_owner
 
     def check(self, owner: str) -> None:

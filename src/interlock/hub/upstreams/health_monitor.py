@@ -56,7 +56,7 @@ class HealthMonitor:
         self._watching.begin(self._run())
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop asking."""
         await self._watching.close()
         await self._checks.close()
 

@@ -101,6 +101,6 @@ def parse(text: str) -> UriTemplate:
     for (_, _, name), (literal, operator, following) in itertools.pairwise(parts):
         if name and following and not literal and operator != "#":
             raise ValueError(
-                f"{text!r}: nothing stands between {name} and {following}, so no address says where one ends"
+                f"{text!r}: there is no text between {name} and {following}, so an address cannot be divided"
             )
     return UriTemplate(text, names, tuple(parts))

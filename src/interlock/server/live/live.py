@@ -307,7 +307,7 @@ class LiveFeatures:
         assert isinstance(update, Update)
         declared = self._sound(host.dialect)
         selection = receive(host.selection, declared, update, host.dialect, request=request)
-        # A set that needs something which the host said it lacks stays off, whatever the update says.
+        # A set that needs a capability which the host lacks stays off, even if the update enables it.
         usable = frozenset(name for name in selection.enabled if not declared[name].needs & host.lacks)
         host.selection = msgspec.structs.replace(selection, enabled=usable)
         uses = {use for name in usable for use in self._declared[name]["uses"]}

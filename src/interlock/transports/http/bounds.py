@@ -27,7 +27,7 @@ class HttpBounds(msgspec.Struct, frozen=True):
     linger_s: float = 2.0
     """How long a refused client may go on sending before it is cut off, so that it can read the refusal."""
     connections: int = 10_000
-    """Open at once. A hub sets as many as the system lets it have."""
+    """Open connections. A hub sets it to the number that the system allows."""
     held_bytes: int = 64 * 1024 * 1024
     """Large bodies, over all connections: those that come in, and those whose requests are not answered yet. One caller
     may hold as much of it as is still free."""

@@ -154,7 +154,7 @@ class CallParking:
                 del self._owners[owner]
 
     def gave(self, state: str) -> bool:
-        """Whether a token is one of ours at all, good or not."""
+        """Whether this node made a token, valid or not."""
         return self._read(state) is not None
 
     def find(self, state: str, binding: bytes) -> tuple[ParkedCall, int]:

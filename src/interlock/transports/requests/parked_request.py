@@ -23,7 +23,7 @@ Outcome: TypeAlias = bytes | Fault | ErrorObject
 """How a call ended: its result, our error, or the error of a server behind us."""
 
 _SETTLE_TURNS: Final = 3
-"""Questions asked within so many turns of the loop go out together, as those of `asyncio.gather` do."""
+"""Questions within this many turns of the loop are sent together, such as those of `asyncio.gather`."""
 _KEPT_BYTES: Final = 64 * 1024
 
 

@@ -39,7 +39,7 @@ class SchemaGate:
         if not isinstance(validator, str):
             return PASS
         fault = Fault("TOOL_DISABLED", f"the tool's input schema cannot be used: {validator}")
-        return Refuse(fault, "a schema must be usable as it stands")
+        return Refuse(fault, "a tool's input schema must be usable")
 
     def check(self, target: Target) -> Check | None:
         """The check with the compiled schema. It looks for the problems only where arguments do not fit."""

@@ -86,7 +86,7 @@ def taken(link: ReadingLink, outcome: Outcome, data: bytes) -> Taken:
 
 
 def read_error(body: bytes) -> ErrorObject | None:
-    """The JSON-RPC error in a refusal's body, whatever id it carries: the response says whose it is."""
+    """The JSON-RPC error in a refusal's body. Its id does not matter: the HTTP response belongs to one request."""
     try:
         return msgspec.json.decode(body, type=_Refusal).error
     except JSON_ERRORS:

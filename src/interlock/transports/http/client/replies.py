@@ -105,7 +105,7 @@ class CallLink(ReadingLink, Protocol):
         stateless era has none, and they get no answer (2026-07-28, Streamable HTTP: Sending Messages)."""
 
     def on_notification(self, notification: Notification) -> None:
-        """A notification that belongs to no request's stream. Progress is handed to its request all the same."""
+        """Take a notification that is not about this request. Progress goes to the request that it names."""
 
 
 class HttpCall(msgspec.Struct, eq=False):

@@ -43,7 +43,7 @@ class Bodies:
         return self.small_bytes + self.large.bytes
 
     def hold(self, sender: BodySender, size: int) -> bool:
-        """A connection holds so much now. False where there is no room for it."""
+        """Note how many bytes a connection holds now. False where there is no room for them."""
         if size <= self._bounds.early_bytes and sender not in self.large:
             self.small_bytes += size - self._small.get(sender, 0)
             self._small[sender] = size

@@ -44,8 +44,8 @@ class Endpoint(Protocol):
         """Answer a request, now or later. Never raises."""
 
     def foresee(self, head: RequestHead) -> GuardRefusal | None:
-        """Whether a request would be refused whatever its body is. Asked before a body is read that did not come
-        together with the head."""
+        """The refusal of a request that does not depend on its body, if there is one. Called before a body is read that
+        did not come together with the head."""
 
     def owner_of(self, path: str, headers: Headers) -> str:
         """The owner of the key in a head, where it admits its caller; empty otherwise."""

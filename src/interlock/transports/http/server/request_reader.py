@@ -300,7 +300,7 @@ class RequestReader:
             self._connection.take(HttpRequest(self._connection, head, head.keep_alive, body), follows=follows)
 
     def _check(self, head: RequestHead, first: bytes | None) -> None:
-        """Before the body of an MCP request is read: refuse one that would be refused whatever its body is."""
+        """Refuse an MCP request before its body is read, if the body does not matter."""
         expectation = head.headers.get(b"expect")
         if expectation is None:
             if first is not None:

@@ -105,7 +105,7 @@ class Streams:
         return stream
 
     def listen(self, http: HttpRequest, last_event: str | None) -> bool:
-        """Serve a GET: a stream that was cut off goes on after the event named, else the standalone stream does.
+        """Serve a GET: continue a broken stream after the named event, or else the standalone stream.
 
         False for a finished stream of a POST without kept events: some clients come back to it forever.
         """
