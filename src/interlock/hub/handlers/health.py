@@ -60,7 +60,7 @@ class HealthHandler:
         self._background.begin(answer(exchange, caller), exchange)
 
     async def _ping(self, exchange: Exchange, caller: Caller) -> None:
-        upstream = self._upstream(caller)
+        upstream = self._upstreams.only(caller.view)
         if upstream is None:
             health = self._hub_health(await self._states(caller))
             ping = Ping(health, timestamp(datetime.now(UTC)), int(self._readiness.uptime_s), HUB)
@@ -69,7 +69,7 @@ class HealthHandler:
         _answer(exchange, ping)
 
     async def _status(self, exchange: Exchange, caller: Caller) -> None:
-        upstream = self._upstream(caller)
+        upstream = self._upstreams.only(caller.view)
         available, total = await self._tools(caller)
         if upstream is None:
             reads = (rights := self._access.rights(caller.principal)) is not None and rights.admin_read
@@ -118,9 +118,6 @@ class HealthHandler:
             total += seen
             available += seen if upstream is not None and upstream.usable else 0
         return available, total
-
-    def _upstream(self, caller: Caller) -> Upstream | None:
-        return None if caller.view.server is None else self._upstreams.get(caller.view.server)
 
 
 def _health(upstream: Upstream) -> Health:

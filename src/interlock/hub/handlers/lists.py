@@ -163,18 +163,15 @@ class ListHandler:
         offered = answers.capabilities(self._upstream_capabilities(caller))
         if caller.view.server is None:
             offered = answers.with_apps(offered, self._starting.with_extensions(caller.list_scope))
-        upstream = self._upstream(caller)
+        upstream = self._upstreams.only(caller.view)
         if offers_tasks(dialect, caller.view, None if upstream is None else upstream.peer):
             offered = with_tasks(offered, modern=dialect.modern)
         return with_live(with_answer(offered, dialect), self._live.capabilities(dialect, caller))
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
         """The capabilities of the only server in a view; None for views of many, and while they are unknown."""
-        upstream = self._upstream(caller)
+        upstream = self._upstreams.only(caller.view)
         return None if upstream is None else upstream.capabilities
-
-    def _upstream(self, caller: Caller) -> Upstream | None:
-        return None if caller.view.server is None else self._upstreams.get(caller.view.server)
 
 
 def _form(dialect: Dialect, list_scope: ListScope) -> ListForm:

@@ -16,6 +16,7 @@ from interlock.config.settings import (
     ServerTimeoutSettings,
     TimeoutSettings,
 )
+from interlock.hub.catalog.views import View
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.upstream import Upstream
 
@@ -37,6 +38,10 @@ class Upstreams:
 
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._all.values())
+
+    def only(self, view: View) -> Upstream | None:
+        """The server of a view of one server; None for a view of many."""
+        return None if view.server is None else self.get(view.server)
 
     async def apply(self, servers: Mapping[str, ServerSettings], timeouts: TimeoutSettings) -> list[str]:
         """Start new servers, end removed ones, replace changed ones, and retry those that are down.
