@@ -354,6 +354,10 @@ async def test_channels_are_registered_published_to_observed_and_heard(version: 
     server.channel("chat:#random", "chat", "#random", direction="inbound")
     assert [each["id"] for each in (await host.until_asked("channels/changed"))["added"]] == ["chat:#random"]
     assert len((await host.call("channels/list"))["channels"]) == 2
+    host.asked.clear()
+    server.remove_channel("chat:#random")
+    assert (await host.until_asked("channels/changed"))["removed"] == ["chat:#random"]
+    assert len((await host.call("channels/list"))["channels"]) == 1
 
     publish = {"conversationId": "conv_1", "channelId": "chat:#general", "content": "Hello"}
     assert (await host.call("channels/publish", **publish)).items() >= {"delivered": True, "messageId": "msg_1"}.items()

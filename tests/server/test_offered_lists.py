@@ -300,6 +300,24 @@ async def test_prompts_are_listed_and_filled_in() -> None:
         assert refusal.value.code == -32602
 
 
+async def test_removed_resources_templates_and_prompts_are_offered_no_longer() -> None:
+    server = Server("test")
+    server.resource("x://it")(lambda: "it")
+    server.resource("x://by/{name}")(lambda name: name)
+    server.prompt(name="greet")(lambda: "hello")
+    peer = Peer(server)
+    assert (await peer.call("resources/read", uri="x://by/ada"))["contents"][0]["text"] == "ada"
+    server.remove_resource("x://it")
+    server.remove_resource("x://by/{name}")
+    server.remove_prompt("greet")
+    for uri in ("x://it", "x://by/ada"):
+        with pytest.raises(Refusal):
+            await peer.call("resources/read", uri=uri)
+    assert (await peer.call("resources/list"))["resources"] == []
+    assert (await peer.call("resources/templates/list"))["resourceTemplates"] == []
+    assert (await peer.call("prompts/list"))["prompts"] == []
+
+
 async def test_a_function_that_fails_says_so_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("test")
 
