@@ -124,6 +124,36 @@ def test_code_that_reads_plain_variables_or_writes_inside_the_project_passes(cod
 def test_code_that_writes_elsewhere_is_questioned(path: str) -> None:
     assert _rules(f"python -c \"open('{path}','w').write('1')\"")
     assert _rules(f"python -c \"from pathlib import Path; Path('{path}').write_text('1')\"")
+    assert _rules(f"python - <<'PY'\np = '{path}'\nopen(p, 'w').write('1')\nPY")
+
+
+@each_case(
+    "lines",
+    [
+        "import pathlib;p = pathlib.Path('src/a.py');s = p.read_text();p.write_text(s.replace('a', 'b'))",
+        "path = 'src/a.py';with open(path) as f:;    s = f.read();with open(path, 'w') as f:;    f.write(s)",
+    ],
+)
+def test_code_may_write_a_file_of_the_project_by_the_name_of_a_variable(lines: str) -> None:
+    assert _rules("python3 - <<'PY'\n" + lines.replace(";", "\n") + "\nPY") == set()
+
+
+@each_case(
+    "lines",
+    [
+        "p = Path('a');p = Path('/etc/hosts');p.write_text('1')",
+        "p = Path('a');p, q = Path('/etc/hosts'), 1;p.write_text('1')",
+        "p = Path('a');for p in [Path('/etc/hosts')]: p.write_text('1')",
+        "p = Path('a');globals()['\\x70'] = Path('/etc/hosts');p.write_text('1')",
+        "p = 'a';vars().__setitem__('\\x70', '/etc/hosts');open(p, 'w').write('1')",
+        "p = 'a';p += '/../../../etc/hosts';open(p, 'w').write('1')",
+        "p = 'a';def f(p): open(p, 'w').write('1');f('/etc/hosts')",
+        "p = 'a';import os;os.chdir('/etc');open(p, 'w').write('1')",
+        "import os;os.chdir('/etc');open('hosts', 'w').write('1')",
+    ],
+)
+def test_a_variable_that_may_name_another_file_is_not_followed(lines: str) -> None:
+    assert _rules("python3 - <<'PY'\nfrom pathlib import Path\n" + lines.replace(";", "\n") + "\nPY")
 
 
 @each_case(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from interlock.judge import regexes
 from interlock.judge.arguments import FoundArgument
 from interlock.judge.regexes import find_in_pieces
-from interlock.judge.shell import judge_shell
+from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.shell.grammar import LOCK, is_costly, syntax_tree
 from interlock.judge.urls import urls_in_text
 from interlock.judge.validators import Rules, judge_value, names_in
@@ -136,3 +136,11 @@ def test_a_statement_is_judged_wherever_blanks_and_remarks_stand(statement: str)
 )
 def test_a_long_text_is_no_statement(text: str) -> None:
     assert not judge_value("readonly", FoundArgument("text", "a", text, {}), Rules())
+
+
+def test_a_here_document_in_quotes_may_hold_any_number_of_operators() -> None:
+    lines = "\n".join(f"if (a[{at}] && b) {{ c(d | e); }}" for at in range(150))
+    assert judge_shell(f"cat > src/a.ts <<'EOF'\n{lines}\nEOF\nnpm test", ShellRules(everyday=True)) == ()
+    assert judge_shell(f"cat > src/a.ts <<'EOF'\n{lines}\nEOF\nsudo reboot", ShellRules(everyday=True))
+    for text in (f"cat <<EOF\n{lines}\nEOF", f"echo \"<<'EOF'\n\"; {lines}\nEOF", f"cat <<'EOF'\n{lines}"):
+        assert is_costly(text.encode())

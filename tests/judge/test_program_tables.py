@@ -8,7 +8,8 @@ from interlock.judge.tables import read_table
 PACKAGE = "interlock.judge.shell"
 FIELDS = (
     "is runs wraps wrap-values wrap-texts wrap-pairs passes unpacks saves values harmless refuse else reads read-form "
-    "read-writes read-needs read-most read-values read-verb write everyday language worst pass-texts"
+    "read-writes read-needs read-most read-values read-verb write everyday language worst pass-texts "
+    "free-values"
 )
 
 

@@ -72,3 +72,33 @@ def test_the_output_of_a_command_is_no_option_no_program_and_no_code() -> None:
 @each_case("command", HARMLESS)
 def test_output_that_is_no_option_passes(command: str) -> None:
     assert judge_shell(command, EVERYDAY) == ()
+
+
+@each_case(
+    "command",
+    [
+        'git log --author="$(git config user.name)" --oneline',
+        'git log "--since=$(date -d yesterday +%F)"',
+        'gh pr create --title="$(git log -1 --format=%s)" --body=x',
+        "uv run ruff format src",
+        "poetry run alembic history --verbose",
+    ],
+)
+def test_the_value_of_an_option_that_takes_any_text_may_be_unknown(command: str) -> None:
+    assert judge_shell(command, ShellRules(everyday=True)) == ()
+
+
+@each_case(
+    "command",
+    [
+        "git log --author=$(cat x)",
+        'git log --author="$(cat x)"$(cat y)',
+        'a=($(cat x)); git log --author="${a[@]}"',
+        'git log --output="$(cat x)"',
+        'git log "$(cat x)"',
+        "poetry run env",
+        "aws-vault exec prod env",
+    ],
+)
+def test_any_other_word_of_unknown_text_is_questioned(command: str) -> None:
+    assert judge_shell(command, ShellRules(everyday=True))

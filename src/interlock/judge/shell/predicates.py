@@ -19,6 +19,7 @@ from interlock.judge.shell.programs import known, lists
 from interlock.judge.shell.quoting import quoted_spans
 from interlock.judge.shell.sed import sed_effects, sed_scripts
 from interlock.judge.shell.wrappers import run_on_matches
+from interlock.judge.shell.written_files import without_own_writes
 
 
 def _run_by_find(use: Use) -> Iterator[str]:
@@ -268,16 +269,8 @@ def runs_harmless_code(use: Use) -> bool:
     if program.language == "javascript":
         code = _without_own_files(environment.without_plain_variables(code))
     elif program.language == "python":
-        code = _WRITES_FILE.sub(_as_reading, code)
+        code = without_own_writes(code)
     return not judge_code(code, CodeRules(language=program.language))
-
-
-def _as_reading(match: re.Match[str]) -> str:
-    """A file of the project that is written counts as one that is read: `echo x > file` passes as well."""
-    path = match["opened"] or match["path"]
-    if compiled("<WRITE>|<HOOKS>").search(path) or not is_inside(path):
-        return match[0]
-    return f"open({path!r}" if match["opened"] else f"print({path!r}, "
 
 
 def _without_own_files(code: str) -> str:
@@ -299,10 +292,6 @@ _FILE_CALL = re.compile(
 )
 _FILE_BINDING = re.compile(rf"\b(?:const|let|var)\s+fs\s*=\s*{_FILE_REQUIRE}\s*;?")
 _FILE_MODULE = re.compile(r"\bfs\b")
-_WRITES_FILE = re.compile(
-    r"""(?<![.\w])open\(\s*['"](?P<opened>[\w./-]+)['"]\s*,\s*(?:mode\s*=\s*)?['"][wax][bt]?\+?['"]"""
-    r"""|\bPath\(\s*['"](?P<path>[\w./-]+)['"]\s*\)\.write_(?:text|bytes)\("""
-)
 _QUOTED = {quote: re.compile(rf"(?:[^{quote}\\\n]|\\.)*+") for quote in "'\"`"}
 _LOADS_SECRETS = re.compile(r"\bdotenv_values\s*\(")
 _GIVES_CODE = {

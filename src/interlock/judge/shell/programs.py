@@ -65,6 +65,8 @@ class Program(msgspec.Struct, frozen=True):
     passes: tuple[tuple[str, ...], ...] = ()
     pass_texts: frozenset[str] = frozenset()
     """Long options whose value is shell text, of a program with such verbs."""
+    free_values: frozenset[str] = frozenset()
+    """Long options whose value does no harm, whatever it is."""
     unpacks: frozenset[str] = frozenset()
     saves: tuple[str, str, str] | None = None
     values: frozenset[str] = frozenset()
@@ -158,6 +160,7 @@ def _read(name: str) -> Program:
         wrapper=_wrapper(one) if "wraps" in one else None,
         passes=_verbs(one.get("passes", "")),
         pass_texts=_names(one, "pass-texts"),
+        free_values=_names(one, "free-values"),
         unpacks=_names(one, "unpacks"),
         saves=_saves(one["saves"]) if "saves" in one else None,
         values=_names(one, "values"),

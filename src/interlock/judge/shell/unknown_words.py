@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 
@@ -9,12 +10,13 @@ from interlock.judge.shell.conditions import Use, all_hold
 from interlock.judge.shell.flags import operands, option_values
 from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.followed_values import INSERTED
-from interlock.judge.shell.programs import is_listed, known, lists, program_name
+from interlock.judge.shell.programs import Program, is_listed, known, lists, program_name
 from interlock.judge.shell.script import Command, Word
 from interlock.judge.shell.sed import sed_scripts
 from interlock.judge.shell.values import UNKNOWN
 from interlock.judge.shell.wrappers import inner_commands
 
+_IN_QUOTES = re.compile(r"\$\{\"([^{}]*)\}")
 _MAX_PROGRAMS = 8
 """Words of a wrapper among which the program that it runs is looked for."""
 _RUN_ON_INPUT = frozenset({"parallel", "xargs"})
@@ -52,7 +54,9 @@ def _code(name: str, arguments: Sequence[str]) -> list[str]:
 
 def worst_readings(command: Command, followed: FollowedScript) -> Iterator[tuple[Word, list[str]]]:
     """Argument lists in which one word that is not known is an option or a program that does harm."""
-    unknown = [at for at, word in enumerate(command.words) if at and word.dynamic and _may_be_options(word, followed)]
+    program = known(program_name(command.words[0].text))
+    words = [(at, word) for at, word in enumerate(command.words) if at and word.dynamic]
+    unknown = [at for at, word in words if not _is_free_value(word, program) and _may_be_options(word, followed)]
     read = [followed.first_reading(word) for word in command.words] if unknown else []
     for at in unknown if len(unknown) <= _MAX_WORDS else (*unknown[: _MAX_WORDS - 1], unknown[-1]):
         word = command.words[at]
@@ -81,6 +85,14 @@ def readings_of_input(command: Command, followed: FollowedScript) -> Iterator[tu
             yield command.words[0], [*argv[: runner + 1], *replaced]
         elif words:
             yield command.words[0], [*argv, *words]
+
+
+def _is_free_value(word: Word, program: Program) -> bool:
+    """`--author="$(…)"`: one word, and the value of an option that takes any."""
+    option = word.template.partition("=")[0]
+    names = INSERTED.findall(word.template)
+    is_one = word.quoted or names == _IN_QUOTES.findall(word.marked)
+    return option in program.free_values and is_one and not any(name.endswith("@") or "[@]" in name for name in names)
 
 
 def _may_be_options(word: Word, followed: FollowedScript) -> bool:

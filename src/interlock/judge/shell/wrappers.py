@@ -138,8 +138,8 @@ def _after_verb(arguments: Sequence[str], program: Program) -> list[list[str]] |
         if len(ends) > _MAX_ENDS:
             return [[""]]
         # The dashes may be those of the command, too: `pnpm exec sudo -- ls`.
-        shell = "starts-shell" in program.kinds
-        return found + [tail for end in ends for tail in _tails(arguments[end:]) if tail[0] != "." or shell]
+        shell, most = "starts-shell" in program.kinds, 1 if "direct" in program.kinds else _MAX_FREE
+        return found + [tail for end in ends for tail in _tails(arguments[end:], most) if tail[0] != "." or shell]
     return None
 
 
@@ -159,8 +159,11 @@ def _ends_of_verb(arguments: Sequence[str], verb: Sequence[str]) -> list[int]:
     return ends
 
 
-def _tails(rest: Sequence[str]) -> list[list[str]]:
-    """Each tail that begins with a plain word: where the command starts depends on the tool and on its options."""
+def _tails(rest: Sequence[str], most: int) -> list[list[str]]:
+    """Each tail that begins with a plain word: where the command starts depends on the tool and on its options.
+
+    `most` is how many plain words that are no values of options are looked at.
+    """
     found: list[list[str]] = []
     free = 0
     for before, (at, word) in zip(("", *rest), enumerate(rest), strict=False):
@@ -168,7 +171,7 @@ def _tails(rest: Sequence[str]) -> list[list[str]]:
             continue
         found.append(list(rest[at:]))
         free += not before.startswith("-") or "=" in before
-        if free == _MAX_FREE:
+        if free == most:
             break
     # With more options than that, any word may be the command: the one without a name is refused.
     return found if len(found) <= _MAX_TAILS else [[""]]
