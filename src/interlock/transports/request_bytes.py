@@ -6,9 +6,9 @@ otherwise a request over half of the bound would always be refused.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
+from interlock.process.open_counts import OpenCounts
 from interlock.wire.errors import Fault
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -31,7 +31,7 @@ class RequestBytes:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._held: dict[object, tuple[str, int]] = {}
-        self._owners: Counter[str] = Counter()
+        self._owners: OpenCounts[str] = OpenCounts()
         self.bytes = 0
         """The bytes of all owners."""
 
@@ -55,6 +55,4 @@ class RequestBytes:
 
     def _add(self, owner: str, size: int) -> None:
         self.bytes += size
-        self._owners[owner] += size
-        if not self._owners[owner]:
-            del self._owners[owner]
+        self._owners.add(owner, size)

@@ -7,12 +7,12 @@ closes connections of the owner that is over its bound or holds the most, first 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final, Protocol
 
 import msgspec
 
+from interlock.process.open_counts import OpenCounts
 from interlock.transports.violation_log import SPELLED_OUT
 
 MAX_LOOKS: Final = 64
@@ -54,7 +54,7 @@ class UnreadBytes:
         self._max_bytes = max_bytes
         self._max_bytes_per_owner = max_bytes_per_owner
         self._unread: dict[SlowReader, _Unread] = {}
-        self._owners: Counter[str] = Counter()
+        self._owners: OpenCounts[str] = OpenCounts()
         self._readers: dict[str, dict[SlowReader, None]] = {}
         """The connections of each owner, first the one whose client was seen to read longest ago."""
         self._ending: set[SlowReader] = set()
@@ -103,9 +103,7 @@ class UnreadBytes:
 
     def _add(self, owner: str, size: int) -> None:
         self.bytes += size
-        self._owners[owner] += size
-        if not self._owners[owner]:
-            del self._owners[owner]
+        self._owners.add(owner, size)
 
     def _make_room(self, newest: SlowReader, owner: str) -> None:
         looks = iter(range(MAX_LOOKS))

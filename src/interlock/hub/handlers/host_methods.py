@@ -6,7 +6,6 @@ of the hub's own conversations. Refusals have MCPL's codes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from interlock.hub.live.server_texts import ServerTexts
 from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
+from interlock.process.open_counts import OpenCounts
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.feature_sets import Receipt
 from interlock.protocols.mcpl.inference import InferenceChunk
@@ -69,9 +69,9 @@ class HostMethods:
         self._hosts = hosts
         self._requests = requests
         self._background = background
-        self._running: Counter[HostKey] = Counter()
+        self._running: OpenCounts[HostKey] = OpenCounts()
         """Notifications that are being passed on, by client."""
-        self._open_requests: Counter[str] = Counter()
+        self._open_requests: OpenCounts[str] = OpenCounts()
         """Requests that wait for servers, by principal."""
         inferences = ClientInferences(hosts, hooks)
         channels = self._channels = ClientChannels(hosts, sends, texts)
@@ -162,7 +162,7 @@ class HostMethods:
             work.close()
             message = f"{MAX_OPEN_REQUESTS} requests of this caller wait for servers"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
-        self._open_requests[owner] += 1
+        self._open_requests.add(owner)
         self._background.begin(self._run(exchange, work, owner), exchange)
 
     def _update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
@@ -173,7 +173,7 @@ class HostMethods:
     def _begin(self, host: ClientHost, work: Coroutine[Any, Any, object]) -> None:
         """Serve a notification in the background, unless too many of this client are under way."""
         if self._running[host.key] < MAX_RUNNING:
-            self._running[host.key] += 1
+            self._running.add(host.key)
             self._background.begin(self._take(host, work), None)
         else:
             work.close()
@@ -191,9 +191,7 @@ class HostMethods:
         except Fault as fault:
             _refuse(exchange, fault)
         finally:
-            self._open_requests[owner] -= 1
-            if not self._open_requests[owner]:
-                del self._open_requests[owner]
+            self._open_requests.add(owner, -1)
 
     async def _take(self, host: ClientHost, work: Coroutine[Any, Any, object]) -> None:
         try:
@@ -201,9 +199,7 @@ class HostMethods:
         except Fault:
             return  # A notification has no answer; the servers' parts are recorded.
         finally:
-            self._running[host.key] -= 1
-            if not self._running[host.key]:
-                del self._running[host.key]
+            self._running.add(host.key, -1)
 
 
 def _answer(exchange: Exchange, result: object) -> None:

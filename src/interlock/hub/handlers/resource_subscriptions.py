@@ -6,7 +6,6 @@ A client with its own process of the server is subscribed there too, as its call
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -14,6 +13,7 @@ from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.own_resources import OWN
 from interlock.hub.sessions.session import ConnectionUser
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.open_counts import OpenCounts
 from interlock.process.task_set import TaskSet
 from interlock.wire.errors import Fault
 
@@ -32,7 +32,7 @@ class ResourceSubscriptions:
         self._dropping = TaskSet()
         self.one_at_a_time = asyncio.Lock()
         """Held by the stream that resolves its addresses: two hundred at once would take all of the loop's time."""
-        self._open: Counter[str] = Counter()
+        self._open: OpenCounts[str] = OpenCounts()
         """Subscriptions by the owner of their client."""
 
     async def add(self, server: str, uri: str, client: object, notify: Notify, origin: ConnectionUser) -> None:
@@ -93,7 +93,7 @@ class ResourceSubscriptions:
     ) -> None:
         for uri, notify in notifiers.items():
             if self._change_notifier.subscribe(server, uri, client, notify, connection_key, owner):
-                self._open[owner] += 1
+                self._open.add(owner)
 
     def _end(self, resources: Iterable[tuple[str, str]], client: object) -> dict[tuple[str, str | None], None]:
         """Returns the servers concerned, each with the private connection of the client."""
@@ -102,7 +102,5 @@ class ResourceSubscriptions:
             removed = self._change_notifier.unsubscribe(server, uri, client)
             if removed is not None:
                 concerned[server, removed.connection_key] = None
-                self._open[removed.owner] -= 1
-                if not self._open[removed.owner]:
-                    del self._open[removed.owner]
+                self._open.add(removed.owner, -1)
         return concerned

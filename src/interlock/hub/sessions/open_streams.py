@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, Protocol
 
 from interlock.hub.auth.principals import Principal
+from interlock.process.open_counts import OpenCounts
 from interlock.wire.errors import Fault
 
 MAX_STREAMS: Final = 10_000
@@ -29,7 +29,7 @@ class OpenStreams:
 
     def __init__(self) -> None:
         self._streams: set[OpenStream] = set()
-        self._owners: Counter[str] = Counter()
+        self._owners: OpenCounts[str] = OpenCounts()
         self._per_owner = 0
 
     def __iter__(self) -> Iterator[OpenStream]:
@@ -57,15 +57,13 @@ class OpenStreams:
     def add(self, stream: OpenStream) -> None:
         """A stream opens."""
         self._streams.add(stream)
-        self._owners[stream.owner] += 1
+        self._owners.add(stream.owner)
 
     def discard(self, stream: OpenStream) -> None:
         """A stream has ended."""
         if stream in self._streams:
             self._streams.remove(stream)
-            self._owners[stream.owner] -= 1
-            if not self._owners[stream.owner]:
-                del self._owners[stream.owner]
+            self._owners.add(stream.owner, -1)
 
     def of(self, owner: str) -> list[OpenStream]:
         """The streams of an owner."""

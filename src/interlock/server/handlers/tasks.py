@@ -7,13 +7,13 @@ it does not exist. A full table refuses a new task; no task is dropped before it
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from interlock.process.open_counts import OpenCounts
 from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.tasks import (
@@ -63,7 +63,7 @@ class Tasks:
         self.worker = worker
         self.listeners = listeners
         self._tasks: dict[str, FunctionTask] = {}
-        self._owners: Counter[str] = Counter()
+        self._owners: OpenCounts[str] = OpenCounts()
         self._held_bytes = 0
 
     def open(self, work: Work, ttl_ms: int | None) -> FunctionTask:
@@ -79,7 +79,7 @@ class Tasks:
         ttl = min(limits.ttl_ms if ttl_ms is None else ttl_ms, limits.longest_ttl_ms)
         task = FunctionTask(self, work, ttl, limits.poll_ms)
         self._tasks[task.id] = task
-        self._owners[task.owner] += 1
+        self._owners.add(task.owner)
         return task
 
     def get(self, id: str, owner: str, modern: bool) -> FunctionTask | None:
@@ -108,9 +108,7 @@ class Tasks:
         if self._tasks.pop(task.id, None) is None:
             return
         self._held_bytes -= task.held_bytes
-        self._owners[task.owner] -= 1
-        if not self._owners[task.owner]:
-            del self._owners[task.owner]
+        self._owners.add(task.owner, -1)
         task.expired()
 
 

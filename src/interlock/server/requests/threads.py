@@ -11,9 +11,11 @@ import contextlib
 import contextvars
 import queue
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
+
+from interlock.process.open_counts import OpenCounts
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[], None]
@@ -29,7 +31,7 @@ class Threads:
         self._limit = limit
         self._share = max(1, limit // 2)
         self._pool = _Pool()
-        self._busy: Counter[str] = Counter()
+        self._busy: OpenCounts[str] = OpenCounts()
         """Threads by owner, also those that run a function whose caller gave up."""
         self._waiting: dict[str, deque[Job]] = {}
         """Jobs of owners that use up their share."""
@@ -68,13 +70,11 @@ class Threads:
     def _begin(self, job: Job, owner: str) -> None:
         reserve = self._limit if owner and not self._busy[owner] else 0
         self._pool.submit(job, self._limit + reserve)
-        self._busy[owner] += 1
+        self._busy.add(owner)
 
     def _ended(self, owner: str) -> None:
         """A thread of an owner is free: its next job can begin."""
-        self._busy[owner] -= 1
-        if not self._busy[owner]:
-            del self._busy[owner]
+        self._busy.add(owner, -1)
         waiting = self._waiting.get(owner)
         if waiting:
             self._begin(waiting.popleft(), owner)

@@ -11,11 +11,11 @@ import asyncio
 import hashlib
 import secrets
 import struct
-from collections import Counter
 from typing import Final, Protocol
 
 import msgspec
 
+from interlock.process.open_counts import OpenCounts
 from interlock.protocols.mcp.meta import members
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
@@ -91,7 +91,7 @@ class CallParking:
         """Tells this process from an earlier one of the same node and worker."""
         self._seal = Seal(b"request state", secret)
         self._parked: dict[bytes, ParkedCall] = {}
-        self._owners: Counter[str] = Counter()
+        self._owners: OpenCounts[str] = OpenCounts()
         self._finished: dict[bytes, ParkedCall] = {}
         """Calls that only stay for a retry, oldest first."""
         self._buffered_bytes = 0
@@ -108,7 +108,7 @@ class CallParking:
         self._evict_oldest(work.owner)
         parked = ParkedCall(work, binding)
         self._parked[parked.id] = parked
-        self._owners[work.owner] += 1
+        self._owners.add(work.owner)
         return parked
 
     def next_round(self, parked: ParkedCall, size: int) -> str:
@@ -148,10 +148,7 @@ class CallParking:
         self._finished.pop(parked.id, None)
         if self._parked.pop(parked.id, None) is not None:
             self._buffered_bytes -= parked.size_bytes
-            owner = parked.work.owner
-            self._owners[owner] -= 1
-            if not self._owners[owner]:
-                del self._owners[owner]
+            self._owners.add(parked.work.owner, -1)
 
     def gave(self, state: str) -> bool:
         """Whether this node made a token, valid or not."""

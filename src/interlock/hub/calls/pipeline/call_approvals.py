@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -30,6 +29,7 @@ from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Approval, Target
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
+from interlock.process.open_counts import OpenCounts
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Trust
 from interlock.transports.exchange import check_capability
@@ -83,7 +83,7 @@ class CallApprovals:
         self._states = states
         self._trust_of = trust_of
         self._risk_of = risk_of
-        self._awaiting: Counter[str] = Counter()
+        self._awaiting: OpenCounts[str] = OpenCounts()
 
     def resumes(self, call: Call) -> bool:
         """Whether this request continues a call that waits for its client's answer. Raises REQUEST_STATE_REFUSED."""
@@ -155,7 +155,7 @@ class CallApprovals:
         owner = call.caller.owner
         if self._awaiting.total() >= MAX_AWAITING or self._awaiting[owner] >= MAX_AWAITING_PER_CALLER:
             return decision
-        self._awaiting[owner] += 1
+        self._awaiting.add(owner)
         call.caller.open_calls.awaiting_approval.add(call)
         own_client = self._ask_own_client(call, decision, view)
         progress = asyncio.ensure_future(_progress(call, decision))
@@ -172,9 +172,7 @@ class CallApprovals:
             if own_client is not None:
                 own_client.cancel()
             call.caller.open_calls.awaiting_approval.discard(call)
-            self._awaiting[owner] -= 1
-            if not self._awaiting[owner]:
-                del self._awaiting[owner]
+            self._awaiting.add(owner, -1)
 
     def _ask_own_client(self, call: Call, decision: Decision, view: str) -> asyncio.Task[None] | None:
         """Ask at the caller's own client, if the operator named its person and it can show the whole question."""

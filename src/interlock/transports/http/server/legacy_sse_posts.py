@@ -8,8 +8,8 @@ message is refused, and can be sent again.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
+from interlock.process.open_counts import OpenCounts
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.http_request import HttpRequest
 from interlock.transports.http.server.refusals import id_of, refuse
@@ -23,8 +23,8 @@ class WaitingPosts:
 
     def __init__(self, bounds: HttpBounds) -> None:
         self._bounds = bounds
-        self._messages: Counter[str] = Counter()
-        self._bytes: Counter[str] = Counter()
+        self._messages: OpenCounts[str] = OpenCounts()
+        self._bytes: OpenCounts[str] = OpenCounts()
         self.bytes = 0
         """Bytes of all owners."""
 
@@ -38,17 +38,15 @@ class WaitingPosts:
         ):
             message = f"{messages} messages wait to be read already"
             raise Fault("RESOURCE_EXHAUSTED", message, hint="send it again in a moment", retry_after_ms=1000)
-        self._messages[owner] += 1
-        self._bytes[owner] += size
+        self._messages.add(owner)
+        self._bytes.add(owner, size)
         self.bytes += size
 
     def remove(self, owner: str, size: int) -> None:
         """The message waits no more."""
         self.bytes -= size
-        self._bytes[owner] -= size
-        self._messages[owner] -= 1
-        if not self._messages[owner]:
-            del self._messages[owner], self._bytes[owner]
+        self._bytes.add(owner, -size)
+        self._messages.add(owner, -1)
 
 
 class PostReader(asyncio.ReadTransport):
