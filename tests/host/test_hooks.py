@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from attacks.watchdog import watching
 from hub.host_client import HostClient
 from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_client_hosts import damage
@@ -238,6 +239,17 @@ async def test_answers_are_rewritten_in_order_and_shown_to_nobody_before(tmp_pat
         assert observed == ["THE KEY IS [REDACTED]."], "observers get the moderated text"
         again = await hub.host.send(turn.conversation.id, "What did you say?")
         assert "1234567890" not in await again.answer()
+
+
+async def test_t38_a_replacement_with_many_hidden_characters_keeps_the_loop_free(tmp_path: Path) -> None:
+    long = "\u200b" * 300_000
+    async with hooked_hub(
+        tmp_path, {"a": after(lambda turn: long)}, {"a": ServerLiveSettings(grant=(REWRITE,))}
+    ) as hub:
+        with watching() as dog:
+            answer = await say(hub, "Hello")
+        await dog.check(20 * len(long))
+        assert answer == "\\u{200B}" * len(long)
 
 
 @pytest.mark.parametrize("policy", ["fail-open", "fail-closed"])

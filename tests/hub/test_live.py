@@ -172,6 +172,9 @@ async def test_t113_every_message_is_checked_when_it_arrives(tmp_path: Path) -> 
         assert code(await send("push/event", {**event(), "timestamp": "yesterday"})) == -32602
         assert code(await send("push/event", {**event(), "payload": {}})) == -32602
         assert code(await send("push/event", [event()])) == -32600
+        for items in (["x"] * 5_000, ["x" * 20] * 5_000):
+            many = await send("push/event", {**event(), "more": items})
+            assert "more than 4000 members" in many["error"]["message"], "whether a thread reads it or not"
         thinking = {"featureSet": "news.think", "messages": [{"role": "user", "content": "Hi"}]}
         assert code(await send("inference/request", thinking)) == -32001, "the hub has no inference for servers"
         for method in ("channels/register", "channels/incoming", "channels/changed"):

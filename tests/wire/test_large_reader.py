@@ -423,6 +423,20 @@ def test_a_page_of_ten_thousand_tools_is_taken() -> None:
     assert json.loads(read.result)["tools"] == tools
 
 
+@each_case(
+    ("written",),
+    [(b"[%b]" % b",".join([b"[]"] * 30_000),), (b"{%b}" % b",".join(b'"%d":[]' % n for n in range(30_000)),)],
+)
+def test_a_member_of_the_envelope_has_a_bound_of_its_own(written: bytes) -> None:
+    # Each is noted by itself: a million of them would keep the one thread that reads for many seconds.
+    for member in (b"result", b"params"):
+        bad = decode_large(b'{"jsonrpc":"2.0","id":7,"method":"x","%b":%b}' % (member, written), Limits(), 1_000_000)
+        assert isinstance(bad, BadMessage)
+        assert (bad.id, bad.message) == (7, "more than 10000 members in the envelope or a member of it")
+    inside = b'{"jsonrpc":"2.0","id":7,"result":{"x":%b}}' % written
+    assert isinstance(decode_large(inside, Limits(), 1_000_000), Result)
+
+
 def test_a_message_that_is_nested_without_an_end_is_refused_in_a_thread() -> None:
     data = b'{"jsonrpc":"2.0","id":1,"result":{"x":[' + b"[" * 100_000
     outcomes: list[Any] = []

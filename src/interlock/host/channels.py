@@ -286,8 +286,10 @@ class ChannelConversations:
         self, name: str, table: ChannelSettings, thread: str | None, events: list[PendingEvent]
     ) -> Turn:
         owner = principal_of(self._hub_app, table.agent).owner
-        context = await self._hub_app.judging.run_result(owner, lambda: judged(context_of(events)))
-        return await self.begin(name, table, thread, messages_of_people(events), context.kept, events)
+        context, said = await self._hub_app.judging.run_result(
+            owner, lambda: (judged(context_of(events)), messages_of_people(events))
+        )
+        return await self.begin(name, table, thread, said, context.kept, events)
 
     async def _answer(self, turn: Turn, name: str, table: ChannelSettings) -> None:
         """Send the answer of a turn to its channel and to the webhook."""

@@ -34,6 +34,8 @@ class Read(bytes):
     """The decoded value, if it is a call's arguments; else `UNSET`."""
     arguments: Read | None = None
     """The arguments among a call's params."""
+    counted: int = 0
+    """Members and items of the message it came in, at any depth; 0 if it was made here."""
     digest: str = ""
     """SHA-256 of arguments, which takes as long as reading them."""
 

@@ -78,10 +78,14 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
     except BadMessage as bad:
         bad.naming(_id(_value(spans, "id"), limits), asks="method" in spans)
         raise
-    if isinstance(message, Result) and isinstance(message.result, Read):
+    if isinstance(message, Failure):
+        return message
+    body = message.result if isinstance(message, Result) else message.params
+    if isinstance(body, Read):
+        body.counted = reader.members
         for (member, name), places in reader.places.items():
             if member == "result":
-                message.result.places[name] = places
+                body.places[name] = places
     return message
 
 

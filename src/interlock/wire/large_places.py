@@ -10,9 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.wire.large_pieces import Unreadable
+
 PLACES_DEPTH: Final = 2
 """Items are noted for arrays at this depth: members of the envelope's members."""
 
+MAX_SPANS: Final = 10_000
+"""The envelope, and each of its members, has at most so many members or items: each is noted by itself."""
 MAX_NAMES_TOGETHER: Final = 16_384
 """Upper bound for the names in one set, before those of the next piece are added."""
 
@@ -90,6 +94,8 @@ class MessagePlaces:
         self.spans: dict[str, Span] = {}
         self.items: dict[tuple[str, str], array[int]] = {}
         """Where the items of an array begin and end, from the beginning of the envelope's member around it."""
+        self.is_full = False
+        """Whether a member was refused because there are too many. A smaller piece does not help."""
 
     def note_text(self, stack: list[OpenContainer], begun: int, stop: int, value: str) -> None:
         """Note a text that was read by itself."""
@@ -139,7 +145,11 @@ class MessagePlaces:
         if not opened.is_object:
             name = str(opened.items)
             opened.items += 1
-        (opened.inner if level else self.spans)[name] = span
+        spans = opened.inner if level else self.spans
+        if len(spans) >= MAX_SPANS:
+            self.is_full = True
+            raise Unreadable("INVALID_REQUEST", f"more than {MAX_SPANS} members in the envelope or a member of it")
+        spans[name] = span
 
 
 class Ends(msgspec.Struct, frozen=True):

@@ -56,7 +56,8 @@ class LargeReader:
         self._max_members = members + AROUND
         self._reported_max = members
         self._max_depth = limits.depth + 2
-        self._members = 0
+        self.members = 0
+        """Members and items so far, at any depth."""
         self._keep = keep
         self._pos = 0
         self._rest = b""
@@ -92,7 +93,7 @@ class LargeReader:
             try:
                 self._step(size)
             except Unreadable:
-                if size <= max(SMALLEST, len(self._rest) // 4) or self._in_text:
+                if size <= max(SMALLEST, len(self._rest) // 4) or self._in_text or self._places.is_full:
                     raise
                 size //= 2  # the members before the error tell whom to answer
         if self._stack:
@@ -130,7 +131,7 @@ class LargeReader:
     def _read_piece(self, parts: list[bytes], text_follows: bool) -> None:
         """Check a piece and take it. Nothing has changed where it is refused."""
         piece = MessagePiece.of(parts)
-        members = self._members + piece.members
+        members = self.members + piece.members
         if members > self._max_members:
             raise Unreadable("INVALID_REQUEST", f"more than {self._reported_max} members")
         kinds, lowest = self._nesting(piece.brackets)
@@ -159,7 +160,7 @@ class LargeReader:
             closed.names.clear()
         self._stack = behind
         self._begun = True
-        self._members = members
+        self.members = members
         new = piece.names - self._known
         if len(self._known) < MAX_KNOWN:
             self._known |= new

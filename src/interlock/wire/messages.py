@@ -210,10 +210,11 @@ def check_shape(payload: bytes, limits: Limits) -> None:
     """Refuse a payload that is nested too deeply or has too many members. A small one passes at once."""
     if type(payload) is Read:
         return
-    if nested_deeper(payload, limits.depth):
-        raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
+    # First, since it is cheaper.
     if has_more_members(payload, limits.members):
         raise Fault("INVALID_REQUEST", f"more than {limits.members} members")
+    if nested_deeper(payload, limits.depth):
+        raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
 
 
 def strict(payload: bytes) -> None:

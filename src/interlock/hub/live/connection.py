@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -12,11 +12,12 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl import states
 from interlock.protocols.mcpl.channels import Channel
-from interlock.protocols.mcpl.decoding import decode_answer
+from interlock.protocols.mcpl.decoding import LIMITS, decode_answer
 from interlock.protocols.mcpl.errors import as_fault
 from interlock.protocols.mcpl.negotiation import McplOffer
 from interlock.protocols.mcpl.policy import effective
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.large import Read
 from interlock.wire.messages import Id
 
 CAUSE: Final = "dev.interlock/cause"
@@ -125,14 +126,35 @@ class MessageNames(msgspec.Struct, frozen=True):
 
 def named_in(params: bytes) -> MessageNames | None:
     """The names in a message, which may be malformed. None if it is not an object."""
+    if len(params) > LIMITS.message_bytes:
+        return None
     try:
-        decoded = msgspec.json.decode(params, type=dict[str, Any])
+        # Values are made of the names alone: the rest may be long.
+        found = _noted(params) if type(params) is Read and params.spans else msgspec.json.decode(params, type=_Named)
+        meta = msgspec.json.decode(found.meta, type=_Meta) if bytes(found.meta).startswith(b"{") else _Meta()
+        return MessageNames(*map(_text, (found.feature_set, found.event, found.conversation, meta.cause)))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    meta = decoded.get("_meta")
-    found = (decoded.get("featureSet"), decoded.get("eventId"), decoded.get("conversationId"))
-    return MessageNames(*map(_text, (*found, meta.get(CAUSE) if isinstance(meta, dict) else None)))
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+_NONE: Final = msgspec.Raw(b"")
+
+
+class _Named(msgspec.Struct, frozen=True):
+    feature_set: msgspec.Raw = msgspec.field(default=_NONE, name="featureSet")
+    event: msgspec.Raw = msgspec.field(default=_NONE, name="eventId")
+    conversation: msgspec.Raw = msgspec.field(default=_NONE, name="conversationId")
+    meta: msgspec.Raw = msgspec.field(default=_NONE, name="_meta")
+
+
+def _noted(params: Read) -> _Named:
+    """The names in a large message, where its reader noted them."""
+    return _Named(*(msgspec.Raw(params.member(name) or b"") for name in _Named.__struct_encode_fields__))
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    cause: msgspec.Raw = msgspec.field(default=_NONE, name=CAUSE)
+
+
+def _text(value: msgspec.Raw) -> str:
+    return msgspec.json.decode(value, type=str) if bytes(value).startswith(b'"') else ""

@@ -212,6 +212,7 @@ class InferenceHooks:
         try:
             params = msgspec.json.encode(after_params(inference, answer))
             result = await self._ask_after(party, inference, params)
+            readable = await self._readable(inference, result.modified_response or "")
             text = use_rewrite(inference.rights(party.live), result)
             if text is not None and len(text) > MAX_REWRITTEN:
                 raise Fault("TOO_LARGE", f"an answer has at most {MAX_REWRITTEN} characters")
@@ -230,7 +231,15 @@ class InferenceHooks:
         if text is None:
             return answer
         by = (*answer.rewritten_by, (party.live.server, result.feature_set))
-        return ModelAnswer(show_hidden(text), answer.usage, by, {**answer.metadata, **result.metadata})
+        return ModelAnswer(readable, answer.usage, by, {**answer.metadata, **result.metadata})
+
+    async def _readable(self, inference: HookedInference, text: str) -> str:
+        """A server's answer with its hidden characters shown. Rights are checked afterwards, when it is used."""
+        if len(text) > MAX_REWRITTEN:
+            return ""
+        if len(text) <= JUDGED_HERE:
+            return show_hidden(text)
+        return await self._judging.run_result(inference.principal.owner, partial(show_hidden, text))
 
     async def _ask_after(self, party: Party, inference: HookedInference, params: bytes) -> AfterInferenceResult:
         return decode(AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result")

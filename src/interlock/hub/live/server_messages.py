@@ -24,6 +24,7 @@ from interlock.protocols.mcpl.live import ANSWER, DELIVERY, AnswerError, AnswerP
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.large import Read
 from interlock.wire.messages import Request
 
 _log = logging.getLogger(__name__)
@@ -119,6 +120,10 @@ class ServerMessages:
             self._refusals.add(live.server, DELIVERY, "", "", fault)
             return
         inner = msgspec.json.encode(delivery.params)
+        if type(params) is Read:
+            # It was read with the message around it, and is not read again.
+            counted, inner = params.counted, Read.of(inner)
+            inner.counted = counted
         if delivery.id is None:
             self.on_notification(live, delivery.method, inner)
         elif not self.on_request(live, Request(delivery.id, delivery.method, inner)):
