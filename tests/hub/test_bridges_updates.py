@@ -44,6 +44,20 @@ async def test_a_client_with_a_process_of_its_own_hears_of_what_it_changes_there
         listening.cancel()
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["subscribed before its session was open", "and after"])
+async def test_a_client_with_a_session_of_its_own_at_a_server_is_subscribed_there(tmp_path: Path, before: bool) -> None:
+    async with instructed_hub(tmp_path) as (hub, instructed):
+        client = Answerer(hub.url + "/mcp", lambda _: None)
+        await client.initialize(ALL)
+        if not before:
+            await client.call("a__do", steps())
+        await client.legacy("resources/subscribe", {"uri": NOTE})
+        await client.call("a__do", steps(), id=2)
+        assert len(instructed.asked("resources/subscribe")) == 2, "in the shared session and in its own"
+        await client.legacy("resources/unsubscribe", {"uri": NOTE}, id=3)
+        await until(lambda: len(instructed.asked("resources/unsubscribe")) == 2)
+
+
 async def test_a_stream_hears_of_what_its_client_changes_in_a_process_of_its_own(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
         client = ModernClient(hub.url + "/mcp", {})

@@ -1,6 +1,7 @@
 """Resource subscriptions: many clients share one subscription at the server, which ends with the last of them.
 
-A client with its own process of the server is subscribed there too, as its calls change resources there.
+A client with its own process of the server, or its own session with it, is subscribed there too, as its calls change
+resources there.
 """
 
 from __future__ import annotations

@@ -204,14 +204,19 @@ class ConnectionPool:
             return await connection.watch(lists=True, uris=uris, tasks=tasks, live=live)
 
     async def watch_private(self, name: str | None) -> None:
-        """Subscribe to resources in a caller's own process: no other process sees a change there."""
-        if name is None or self._current.server.url is not None:
+        """Subscribe to resources in a caller's own process or session."""
+        if name is None:
             return
         for found in self.private.open_connections():
-            if found.owner is not None and found.owner.audience == name:
+            if found.owner is not None and found.owner.audience == name and self._tells_owner(found.connection):
                 async with self._watching:
                     uris = frozenset(self._hub.subscriptions(self._current.id, name))
                     await found.connection.watch(lists=False, uris=uris)
+
+    def _tells_owner(self, connection: Connection) -> bool:
+        """Whether updates may come on a private connection alone. No other process sees a change in a process, and many
+        servers over HTTP tell only the session that caused a change. Requests of the stateless era have no session."""
+        return self._current.server.url is None or not connection.modern
 
     async def _check_session(self, connection: Connection) -> None:
         """Raise UPSTREAM_ERROR for a server that could not ask here. The stateless era lets it ask within each call."""
@@ -238,7 +243,7 @@ class ConnectionPool:
             if key.log_level is not None:
                 await set_log_level(connection, key.log_level, self._current.discovery_s)
             uris = self._hub.subscriptions(self._current.id, owner.audience)
-            if uris and self._current.server.url is None:
+            if uris and self._tells_owner(connection):
                 await connection.watch(lists=False, uris=frozenset(uris))
         except BaseException:
             await connection.close()
