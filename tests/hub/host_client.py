@@ -15,10 +15,11 @@ HOST: dict[str, Any] = {
     "pushEvents": True,
     "contextHooks": {"beforeInference": True, "afterInference": {"blocking": True}},
     "inferenceRequest": {"streaming": True},
-    "modelInfo": True,
     "channels": {"register": True, "publish": True, "observe": True, "lifecycle": True, "streaming": True},
     "featureSets": True,
 }
+SINCE_0_5 = {"modelInfo": True}
+"""A host of 0.4 does not declare it (MCPL, Host Support)."""
 HOMES = {
     "experimental": lambda said: {"experimental": {"mcpl": said}},
     "extensions": lambda said: {"extensions": {"dev.interlock/mcpl": said}},
@@ -35,7 +36,8 @@ class HostClient(RawClient):
         super().__init__(hub.url + "/mcp", hub.key(agent))
         self.is_modern = modern
         self.home = home
-        self.capabilities = HOMES[home]({**HOST, "version": version})
+        more = {} if version == "0.4" else SINCE_0_5
+        self.capabilities = HOMES[home]({**HOST, **more, "version": version})
         self.manifest: dict[str, Any] = {}
         self.answers: dict[str, Any] = {}
         self.asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()

@@ -19,7 +19,7 @@ from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import read_manifest
 from waiting import until
 
-from .host_client import HOST, HostClient
+from .host_client import HOST, SINCE_0_5, HostClient
 from .test_client_hosts import GENERAL, OFFER, TURN, between, event
 
 CHANNELS = dict.fromkeys(
@@ -92,7 +92,7 @@ async def test_every_method_crosses_the_hub_between_peers_written_by_hand(
         more["scopes"] = {"note.edit": ScopeSettings(whitelist=("/**",))}
     async with between(tmp_path, offer=offer, server=more, ask_s=0) as hub:
         client = HostClient(hub, "mine", modern=modern, version=dialect.value)
-        own = {**HOST, "version": dialect.value, "channels": CHANNELS, "inferenceLifecycle": True}
+        own = {**HOST, **SINCE_0_5, "version": dialect.value, "channels": CHANNELS, "inferenceLifecycle": True}
         client.capabilities = {"experimental": {"mcpl": own}}
         sent: set[str] = set()
 

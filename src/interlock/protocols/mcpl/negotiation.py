@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcpl.capabilities import McplDialect, advertised, refused
+from interlock.protocols.mcpl.capabilities import INFERENCE, MODEL_INFO, McplDialect, advertised, refused
 from interlock.protocols.mcpl.decoding import Object, check_payload, decode, wrong_shape
 from interlock.protocols.mcpl.feature_sets import FeatureSet, read_feature_sets
 from interlock.protocols.versions import read_version
@@ -89,7 +89,9 @@ def read_manifest(manifest: Mapping[str, object]) -> McplOffer | None:
     if dialect is McplDialect.V0_4:
         # In 0.4, flags and `uses` need not agree. Either of them offers a capability, unless a flag refuses it.
         declared = frozenset[str]().union(*(found.needs | found.may for found in feature_sets.values()))
-        paths = (paths | declared) - refused(manifest, dialect)
+        # A host that infers has a model to tell of, and 0.4 gives it no flag for that (MCPL, Host Support).
+        told = {MODEL_INFO} if INFERENCE in paths else set[str]()
+        paths = (paths | declared | told) - refused(manifest, dialect)
     revision = manifest.get("revision")
     return McplOffer(
         version=version,
