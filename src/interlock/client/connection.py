@@ -129,7 +129,7 @@ class Connection:
     # The hot path.
 
     def send(self, outgoing: Outgoing, sink: Sink, idempotent: bool | None = None) -> Id:
-        """Send a request. Gives the handle to cancel it by. Raises as `Link.send` does.
+        """Send a request. Returns the handle to cancel it by. Raises as `Link.send` does.
 
         A request that failed because its session was lost is sent again once, if it is idempotent. By default its
         method decides that.

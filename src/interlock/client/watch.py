@@ -50,7 +50,7 @@ class Watched(Protocol):
     modern: bool
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        """Send a request. Gives the handle to cancel it by."""
+        """Send a request. Returns the handle to cancel it by."""
 
     def cancel(self, handle: Id, reason: str = "") -> None:
         """Stop waiting, and tell the server."""

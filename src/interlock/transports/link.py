@@ -101,7 +101,7 @@ class Link(abc.ABC):
 
     @abc.abstractmethod
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        """Send a request. Gives the handle to cancel it by. Raises RESOURCE_EXHAUSTED or UPSTREAM_UNAVAILABLE."""
+        """Send a request. Returns the handle to cancel it by. Raises RESOURCE_EXHAUSTED or UPSTREAM_UNAVAILABLE."""
 
     @abc.abstractmethod
     def cancel(self, handle: Id, reason: str) -> None:

@@ -64,7 +64,7 @@ class Resolver:
             raise Fault("TIMEOUT", message, retry_after_ms=1000) from None
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel open queries."""
         for asking in self._asking.values():
             asking.cancel()
 

@@ -128,7 +128,7 @@ class Connector:
 
 
 async def set_log_level(connection: Connection, level: str, within_s: float) -> None:
-    """Set the log level at a legacy server; a modern one gets it with each request."""
+    """Set the log level at a server of the handshake era. A stateless one gets it with each request."""
     if connection.modern or not connection.peer.offers("logging"):
         return
     with contextlib.suppress(Fault):

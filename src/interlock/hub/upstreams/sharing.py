@@ -22,9 +22,10 @@ def connection_key(
 ) -> ConnectionKey | None:
     """The private connection for a call, or None for the shared one.
 
-    Callers share a modern server, as identity and capabilities travel with each request. The shared session of a legacy
-    server declares no client capabilities, so a caller that has some, or wants log messages, gets a private session.
-    On standard streams a log message names no caller in either era, so a caller that wants them gets a private process.
+    Callers share a stateless server, as each request carries identity and capabilities. The shared session of a server
+    of the handshake era declares no client capabilities, so a caller that has some, or wants log messages, gets a
+    private session. On standard streams a log message names no caller in either era, so a caller that wants them gets
+    a private process.
     """
     if modern and share == "auto" and origin.session is None and origin.dialect.log_level is None:
         return None

@@ -1,8 +1,8 @@
 """Keeps one server running: starts it, lists it, watches it, restarts it with backoff, and ends it.
 
-Commands come in through `command`, one at a time. `states.TRANSITIONS` is the table of its states, and `ServerStatus`
-takes its steps. Two rules: a failure of the server ends the present run, never the supervisor; and a stopped server
-stays stopped until a command starts it.
+Commands come in through `command`, one at a time. `states.TRANSITIONS` is the table of its states, and
+`SupervisedStatus` takes its steps. Two rules: a failure of the server ends the present run, never the supervisor; and
+a stopped server stays stopped until a command starts it.
 """
 
 from __future__ import annotations

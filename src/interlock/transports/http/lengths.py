@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 MAX_DIGITS: Final = 9
-"""Digits of a length that is worth looking at."""
+"""Upper bound for the digits of a length. A longer one is left to the parser."""
 _MARKS: Final = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
 _SIZE: Final = len(_MARKS[0])
 

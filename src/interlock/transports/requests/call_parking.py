@@ -112,7 +112,7 @@ class CallParking:
         return parked
 
     def next_round(self, parked: ParkedCall, size: int) -> str:
-        """Start the clock of another round, with questions of that size. Gives the `requestState` to hand out."""
+        """Start the clock of another round, with questions of that size. Returns the `requestState` for the client."""
         if parked.round >= self._limits.rounds:
             raise Fault("RESOURCE_EXHAUSTED", f"the call has asked {parked.round} times, which is the limit")
         if not self._hold(parked, size):

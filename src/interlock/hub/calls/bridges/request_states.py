@@ -44,7 +44,7 @@ class RequestStates:
         """Owners whose calls were ended, each with the time until which their earlier states are refused."""
 
     def keep_for(self, life_s: float) -> None:
-        """Give clients so long from now on."""
+        """Set how long clients may take from now on."""
         self.life_s = life_s
 
     def close(self, owner: str, purpose: str, state: str | None, expires: float, matter: str = "") -> str:

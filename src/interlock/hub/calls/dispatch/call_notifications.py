@@ -43,7 +43,8 @@ def _relay_progress(call: Call, params: bytes, token: Id) -> None:
 def _wants_logs(exchange: Exchange, connection: Connection, owner: ConnectionOwner | None) -> bool:
     """Whether the client wants log messages, and they can be attributed to its call.
 
-    The request tells a modern server the level. A legacy server logs for one client on its own connection only.
+    A stateless server gets the level with the request. A server of the handshake era logs for one client only on that
+    client's private connection.
     """
     if connection.modern:
         return log_level_of(exchange) is not None

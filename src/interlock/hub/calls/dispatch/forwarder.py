@@ -308,7 +308,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._connection.extend(self._handle, asyncio.get_running_loop().time() + seconds)
 
     def _asks_client(self, answer: Result | Failure) -> bool:
-        """Whether a modern server's answer is a question, which is then put to the legacy client."""
+        """Whether a stateless server's answer is a question. It is then put to the client of the handshake era."""
         if isinstance(answer, Failure):
             return False
         try:

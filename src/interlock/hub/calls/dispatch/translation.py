@@ -216,7 +216,7 @@ class Translation:
             fields["_meta"] = msgspec.Raw(kept)
 
     def _introduction(self) -> Mapping[str, object]:
-        """The client's introduction from its session, which a new server needs with each request."""
+        """The client's introduction from its session, which a stateless server needs with each request."""
         dialect = self._call.exchange.dialect
         level = log_level_of(self._call.exchange)
         return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)

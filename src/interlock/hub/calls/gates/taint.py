@@ -60,7 +60,7 @@ class TaintPolicy:
         return self._trust_of(server) is Trust.TRUSTED
 
     def changes(self, target: Target) -> bool:
-        """Whether a call may write, send or spend: all but tools that only read, as far as they are believed."""
+        """Whether a call may write, send or spend: every tool whose risk is not `safe`."""
         if target.tool is None:
             return target.kind in SENT_KINDS
         return self._risk_of(target.tool) is not Risk.SAFE
@@ -157,7 +157,7 @@ class TaintGate:
 
 
 def _why(taint: Taint, principal: Principal) -> str:
-    # In a fixed order: an approval request that shows other words is stored anew.
+    # In a fixed order, so that the text of an approval request stays the same.
     sources = ", ".join(sorted({source.shown for source in taint.sources}))
     return f"{principal.id} was given results of servers that are not trusted ({sources})."
 

@@ -108,7 +108,7 @@ class Heads:
     def request(
         self, id: int, method: str, params: bytes, name: str | None = None, headers: Iterable[tuple[str, str]] = ()
     ) -> bytes:
-        """A whole POST with a request, put together in one go. `headers` are of the stateless era."""
+        """A whole POST with a request, formatted in one step. `headers` are of the stateless era."""
         start, middle, length = self._starts.get((method, name)) or self._start_of(method, name)
         more = b"".join([line(header, value) for header, value in headers]) if headers and self._modern else b""
         id_ = b"%d" % id

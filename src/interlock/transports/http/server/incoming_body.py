@@ -119,7 +119,7 @@ class IncomingBody:
         return None if self._listener.bodies.hold(self, self._size()) else CROWDED
 
     def end(self) -> bytes:
-        """It is whole. Gives the body of an MCP request."""
+        """Note that it is complete. Returns the body of an MCP request."""
         self._listener.bodies.received(self)
         if self.head is None and self.application_request is not None:
             self.application_request.end_body()
