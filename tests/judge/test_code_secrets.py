@@ -135,6 +135,58 @@ def test_a_process_is_given_the_environment_and_nobody_else(code: str, shown: bo
     assert found == ({"code.secret_variable"} if shown else set())
 
 
+_SETTINGS = "from pydantic_settings import BaseSettings\nclass S(BaseSettings):\n    api_key: str\n"
+_OWN = "def own(path):\n    print(path)\n"
+
+
+@each_case(
+    ("code", "rule"),
+    [
+        ("import os\nclass A:\n    key = os.environ['API_KEY']\nprint(A.key)", "code.secret_variable"),
+        (
+            "import os\nclass A:\n    def f(self):\n        self.k = os.getenv('TOKEN')\nprint(A().k)",
+            "code.secret_variable",
+        ),
+        ("import os\nclass A:\n    token: str = os.environ['TOKEN']\nprint(asdict(A()))", "code.secret_variable"),
+        ("import os\nclass A:\n    key = os.environ['API_KEY']\nprint(vars(A))", "code.secret_variable"),
+        ("import os\nclass A:\n    every = os.environ\nprint(A.every)", "code.secret_variable"),
+        ("import os\nA.every = os.environ\nprint(dict(A.every))", "code.secret_variable"),
+        ("import os\nclass A:\n    every = dict(os.environ)\n", "code.secret_variable"),
+        ("from dotenv import dotenv_values\nprint(dotenv_values())", "code.secret_variable"),
+        ("from dotenv import dotenv_values\nc = dotenv_values()\nprint(c)", "code.secret_variable"),
+        ("from decouple import config\nprint(config('API_KEY'))", "code.secret_variable"),
+        (f"{_SETTINGS}print(S().model_dump())", "code.secret_variable"),
+        (f"{_SETTINGS}s = S()\nprint(f'{{s!r}}')", "code.secret_variable"),
+        (f"{_SETTINGS}print(S().api_key)", "code.secret_variable"),
+        ("from app.config import settings\nprint(settings.model_dump_json())", "code.secret_variable"),
+        ("from app.config import get_settings\ns = get_settings()\nprint(s.dict())", "code.secret_variable"),
+        ("from django.conf import settings\nprint(settings.SECRET_KEY)", "code.secret_variable"),
+        (f"import dotenv\n{_OWN}dotenv.load_dotenv = own\ndotenv.load_dotenv('.env')", "code.secret_file"),
+        (f"import dotenv\n{_OWN}dotenv.load_dotenv, x = own, 1\ndotenv.load_dotenv('.env')", "code.secret_file"),
+        (f"import dotenv\n{_OWN}patch('dotenv.load_dotenv', own)\ndotenv.load_dotenv('.env')", "code.secret_file"),
+        (f"import dotenv\n{_OWN}dotenv.main.DotEnv = own\ndotenv.load_dotenv('.env')", "code.secret_file"),
+    ],
+)
+def test_secrets_in_attributes_settings_and_replaced_loaders_are_found(code: str, rule: str) -> None:
+    assert rule in rules_of(code)
+
+
+@each_case(
+    "code",
+    [
+        "import os\nclass A:\n    key = os.environ['API_KEY']\n    port = os.environ['PORT']\nprint(A.port)",
+        "import os\nclass A:\n    def f(self):\n        self.env = os.environ\nprint(A().env.get('PORT'))",
+        "from dotenv import load_dotenv\nload_dotenv('.env')\nprint('loaded')",
+        "from dotenv import dotenv_values\nClient(dotenv_values()['API_KEY'])",
+        f"{_SETTINGS}    port: int = 80\nprint(S().port)",
+        "from app.config import settings\nClient(settings.api_key)\nprint(settings.port)",
+        "from pydantic import BaseModel\nclass User(BaseModel):\n    name: str\nprint(User(name='x').model_dump())",
+    ],
+)
+def test_attributes_and_settings_that_are_no_secrets_may_be_shown(code: str) -> None:
+    assert rules_of(code) == set()
+
+
 def test_examples_are_code_where_they_are_run() -> None:
     code = 'def f():\n    """Reads.\n\n    >>> print(open(\'.env\').read())\n    """\n'
     assert rules_of(code) == set()
@@ -169,6 +221,9 @@ def test_secrets_in_other_languages_are_found_by_pattern(language: str, code: st
         "e = dict(os.environ); print(e)",
         "f('" + "/.aws" * 40 + "')",
         "S = {'.env'}; a in S",
+        "A.k = os.environ['A_TOKEN']; print(A.k)",
+        "A.e = os.environ; print(A.e)",
+        "print(settings.token, settings.dict())",
     ],
 )
 def test_the_work_grows_with_the_code(line: str) -> None:

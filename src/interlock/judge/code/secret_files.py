@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.origins import Origins
@@ -37,6 +37,8 @@ _SPOKEN_OF = words.names(
 _LOADERS = words.names(
     "dotenv.load_dotenv pydantic_settings.SettingsConfigDict pydantic_settings.BaseSettings pydantic.BaseSettings"
 )
+_LOADER_NAMES = frozenset(name.rpartition(".")[2] for name in _LOADERS)
+_MODULES = ("dotenv", "pydantic")
 
 
 def secret_texts(found: Sequence[ast.Constant]) -> list[ast.Constant]:
@@ -97,7 +99,20 @@ class SecretFiles:
             return False
         own = isinstance(call.func, ast.Name) and call.func.id in self._origins.functions
         origins = self._origins.of(call.func)
-        return bool(origins) and not own and _LOADERS.issuperset(origins)
+        return bool(origins) and not own and _LOADERS.issuperset(origins) and not self._replaces_loaders
+
+    @cached_property
+    def _replaces_loaders(self) -> bool:
+        """Whether the code puts something in the place of a loader: by an attribute, or by its name as a text."""
+        for node in self._parents:
+            match node:
+                case ast.Attribute(attr=name, value=value, ctx=ast.Store() | ast.Del()):
+                    if name in _LOADER_NAMES or any(origin.startswith(_MODULES) for origin in self._origins.of(value)):
+                        return True
+                case ast.Constant(value=str(text)) if any(name in text for name in _LOADER_NAMES):
+                    if not isinstance(self._parents[node], ast.Expr):
+                        return True
+        return False
 
     def _is_only_compared(self, collection: ast.AST) -> bool:
         """`name in {".env", ".git"}`, also where the set has a name that is used for nothing else."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from interlock.judge.code.judgement import Judgement
 from interlock.judge.code.secret_files import SecretFiles, Uses, secret_texts
+from interlock.judge.code.secret_settings import judge_settings, may_hold_settings
 from interlock.judge.code.secret_variables import SecretVariables, may_read_environment
 
 
@@ -19,8 +20,9 @@ def judge_secret_uses(
 ) -> None:
     """Note the secrets that a tree reads. `nodes` are those worth judging, `files` the texts that may name files."""
     texts = secret_texts(files)
-    variables = SecretVariables(judgement, nodes, uses) if may_read_environment(judgement.code) else None
-    if not variables and not texts:
+    settings = may_hold_settings(judgement.code)
+    variables = SecretVariables(judgement, nodes, uses) if settings or may_read_environment(judgement.code) else None
+    if not variables and not texts and not settings:
         return
     parents = dict(_with_parents(tree))
     secret_files = SecretFiles(judgement.origins, parents, uses)
@@ -28,8 +30,10 @@ def judge_secret_uses(
         if secret_files.reads(text):
             message = f"reads {text.value[-60:]!r}, which holds secrets"  # type: ignore[index]
             judgement.note("code.secret_file", text, message, "ask for what you need by another tool")
-    if variables:
+    if variables is not None:
         variables.judge(parents)
+    if settings and variables is not None:
+        judge_settings(judgement, nodes, variables.is_shown)
 
 
 def _with_parents(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:

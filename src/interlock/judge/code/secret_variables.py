@@ -16,10 +16,13 @@ from interlock.judge.shell.patterns import compiled
 
 _ENVIRONMENTS = words.names("os.environ os.environb posix.environ nt.environ")
 _READERS = frozenset(
-    ["os.getenv", "os.getenvb"]
+    ["os.getenv", "os.getenvb", "decouple.config"]
     + [f"{origin}.{name}" for origin in _ENVIRONMENTS for name in ("get", "pop", "setdefault", "__getitem__")]
 )
-_READER_NAMES = words.names("getenv getenvb get pop setdefault __getitem__")
+_READER_NAMES = words.names("getenv getenvb config get pop setdefault __getitem__")
+_FILES_READ = words.names("dotenv.dotenv_values dotenv.main.dotenv_values")
+"""Calls that give all variables of a file."""
+_WHOLE_OBJECTS = words.names("vars asdict astuple")
 _WRITERS = words.names("update clear __setitem__ __delitem__ __contains__")
 _NAMES_ALONE = words.names("len sorted list set tuple frozenset enumerate iter bool isinstance type id")
 """Calls that take the names of an environment, and no values."""
@@ -39,7 +42,7 @@ _DUMP = ("reads all variables of the environment", "read the variables that you 
 
 def may_read_environment(code: str) -> bool:
     """Whether the code may reach the environment. False is certain, but for names that are put together."""
-    return "environ" in code or "getenv" in code or not code.isascii()
+    return any(word in code for word in ("environ", "getenv", "dotenv_values", "decouple")) or not code.isascii()
 
 
 class SecretVariables:
@@ -49,6 +52,17 @@ class SecretVariables:
         self._judgement = judgement
         self._origins = judgement.origins
         self._uses = uses
+        nodes = list(nodes)
+        self._attributes: dict[str, list[ast.AST]] = {}
+        """Where each attribute is read, by its name alone: the object may have any name."""
+        self._whole_objects: list[ast.AST] = []
+        """Where all attributes of an object become a value."""
+        for node, _ in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                self._attributes.setdefault(node.attr, []).append(node)
+            called = _called_name(node)
+            if called in _WHOLE_OBJECTS:
+                self._whole_objects.append(node)
         self._readers = [node for node, _ in nodes if isinstance(node, ast.Call) and self._is_reader(node.func)]
         self._environments = [node for node, _ in nodes if self._is_environment(node)]
         for places in uses.values():
@@ -87,8 +101,10 @@ class SecretVariables:
             known = node.id in self._origins.modules or node.id in self._origins.values
             loaded = known and isinstance(node.ctx, ast.Load)
             return loaded and not _ENVIRONMENTS.isdisjoint(self._origins.of_name(node.id))
-        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"
-        return called and not _ENVIRONMENTS.isdisjoint(self._origins.of(node))
+        called = _called_name(node)
+        if called == "dotenv_values" and isinstance(node, ast.Call):
+            return not _FILES_READ.isdisjoint(self._origins.of(node.func))
+        return called == "getattr" and not _ENVIRONMENTS.isdisjoint(self._origins.of(node))
 
     def _is_reader(self, func: ast.expr) -> bool:
         if isinstance(func, ast.Attribute):
@@ -107,7 +123,10 @@ class SecretVariables:
             case ast.Subscript() | ast.Compare() | ast.Delete() | ast.Expr():
                 return
             case ast.Assign() | ast.AnnAssign() | ast.NamedExpr() if self._is_environment(node):
-                return  # The uses of the other name are judged.
+                # The uses of another name of the environment are judged by its origin.
+                names = _targets(parent) if isinstance(node, ast.Call) else []
+                for name in [*names, *self._kept_as(parent)]:
+                    self._judge_copy(name)
             case ast.For(iter=items) | ast.AsyncFor(iter=items) | ast.comprehension(iter=items) if items is node:
                 self._lists_names = True
             case ast.Attribute(attr=name):
@@ -135,6 +154,8 @@ class SecretVariables:
             parent = self._parents[node]
             if isinstance(parent, ast.keyword) and parent.arg == "env" and self._starts_process(self._parents[parent]):
                 return
+            if self._kept_as(parent):
+                break
             targets = _targets(parent)
             if targets:
                 for name in targets:
@@ -149,21 +170,30 @@ class SecretVariables:
         if name in self._copies or name in self._origins.modules:
             return
         self._copies.add(name)
-        for node, _ in self._uses.get(name, ()):
+        uses = [node for node, _ in self._uses.get(name, ())] + self._attributes.get(name, [])
+        for node in uses:
             if not self._is_environment(node):
                 self._judge_use(node)
 
-    def _is_shown(self, node: ast.AST, *, followed: bool = True) -> bool:
+    def _kept_as(self, statement: ast.AST) -> list[str]:
+        """The attributes that a statement gives its value to: `self.key = …`, and names in the body of a class."""
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        named = [target.attr for target in targets if isinstance(target, ast.Attribute)]
+        return named + (_targets(statement) if isinstance(self._parents.get(statement), ast.ClassDef) else [])
+
+    def is_shown(self, node: ast.AST, *, followed: bool = True) -> bool:
         """Whether a value is printed or logged, directly or under the name that it is given."""
         for _ in range(_MAX_WRAPPERS):
             parent = self._parents[node]
             match parent:
                 case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _SHOWING:
                     return True
-            targets = _targets(parent) if followed else []
-            if targets:
-                used = [use for name in targets for use, _ in self._uses.get(name, ())[:_MAX_USES]]
-                return any(self._is_shown(use, followed=False) for use in used)
+            targets, kept = (_targets(parent), self._kept_as(parent)) if followed else ([], [])
+            if targets or kept:
+                used: list[ast.AST] = [use for name in targets for use, _ in self._uses.get(name, ())[:_MAX_USES]]
+                used += [use for name in kept for use in self._attributes.get(name, ())[:_MAX_USES]]
+                used += self._whole_objects[:_MAX_USES] if kept else []
+                return any(self.is_shown(use, followed=False) for use in used)
             if not _keeps_text(parent):
                 return False
             node = parent
@@ -179,12 +209,20 @@ class SecretVariables:
             return
         name = self._origins.text(key)
         if name is not None:
-            if _is_secret(name) and self._is_shown(node):
+            if _is_secret(name) and self.is_shown(node):
                 self._note(node, f"shows the variable {name[:60]!r}, which holds a secret", "do not print it")
         elif isinstance(key, (ast.Name, ast.Attribute)) and not self._judgement.disguises.is_disguised(key):
             self._unknown.append(node)
         else:
             self._note(node, "reads a variable whose name is made while running", "write the name of the variable")
+
+
+def _called_name(node: ast.AST) -> str:
+    """The last part of the name of the function that is called."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name
+    return ""
 
 
 def _keeps_text(parent: ast.AST) -> bool:
