@@ -43,6 +43,7 @@ nerdctl compose exec web
 gh codespace ssh -c name --
 gem exec
 rustup run nightly
+hatch run
 cargo make exec --
 cmake -E env
 fakeroot -s file --
@@ -104,6 +105,8 @@ x=$(cat list); nobody-listed exec rm $x ~/work
 nix run github:somebody/tool
 nix run nixpkgs#bash -- -c ls
 kak -e '%sh{ls}' file
+hatch run test:sudo reboot
+hatch run test:cat .env
 """.strip().splitlines()
 ORDINARY = """
 nobody-listed history --all

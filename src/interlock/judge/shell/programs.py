@@ -225,7 +225,7 @@ def lists() -> dict[str, frozenset[str]]:
 def program_name(word: str) -> str:
     """The name by which a program is known: `/usr/bin/python3.12` is `python`, and `bash.exe` is `bash`."""
     name = word.replace("\\", "/").rstrip("/").rpartition("/")[2] or word
-    name = name.rpartition("#")[2] or name  # `nixpkgs#bash`
+    name = name.replace(":", "#").rpartition("#")[2] or name  # `nixpkgs#bash`, `hatch run test:bash`
     if name[-4:].lower() == ".exe":
         name = name[:-4]
     itself = known(name)
