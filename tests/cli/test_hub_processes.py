@@ -538,7 +538,7 @@ def test_a_hub_whose_address_is_taken_says_so_and_how_to_mend_it(user: User, arg
         write(user.config, f'[hub]\nlisten = "127.0.0.1:{port}"\n{warned}')
         code, _, err = user.finished(*arguments)
     assert code == 1
-    assert f"127.0.0.1:{port} cannot be listened on: Address already in use\n" in err
+    assert f"the hub cannot listen on 127.0.0.1:{port}: Address already in use\n" in err
     assert "set another `listen` in [hub]" in err
     assert err.count("`NOT_SET_HERE`, which is not set") == 1, "the starter and the hub do not both say it"
     assert "Traceback" not in err
