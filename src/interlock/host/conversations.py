@@ -1,6 +1,6 @@
-"""The conversations of a hub: made, continued after a restart, bounded, and deleted when they are old.
+"""The stored conversations of a hub: creates, loads, bounds and deletes them.
 
-Rule: a conversation keeps the principal it began with. No message in it changes the rights of its turns.
+Rule: a conversation keeps the principal that it began with. No message in it changes the rights of its turns.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from interlock.config.model_settings import HostSettings
 from interlock.host.models.model import ModelMessage
 from interlock.host.turn_leases import TurnLeases
+from interlock.hub import repeated_commits
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.conversation_documents import (
@@ -31,10 +32,10 @@ from interlock.hub.conversation_documents import (
 )
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
-from interlock.hub.store_faults import fault_of
+from interlock.hub.store_faults import as_faults, fault_of
 from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.injections import Prefix
-from interlock.store import Conflict, Document, StoreError, documents
+from interlock.store import Conflict, Document, StoreError, Transaction, documents
 from interlock.store.documents import AnyCollection
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
@@ -44,28 +45,28 @@ MAX_CONVERSATIONS: Final = 100_000
 MAX_TURNS: Final = 10_000
 """Turns of one conversation."""
 MAX_TURN_BYTES: Final = 2 * 1024 * 1024
-"""Of the messages of one turn."""
+"""Bytes of the messages of one turn."""
 DAY_S: Final = 86_400.0
 PARTS: Final[tuple[AnyCollection, ...]] = (TURNS, STATE_TREES, CHANNEL_CONVERSATIONS)
-"""The collections with a part of a conversation, which is deleted with it."""
-COMMITS: Final = 5
-"""How often the end of a turn is tried to store, while the conversation changes."""
+"""The collections with parts of a conversation, which are deleted with it."""
+DELETE_ATTEMPTS: Final = 5
+"""How often the hub tries to delete a conversation that keeps changing."""
 SEALED_HERE: Final = 8 * 1024
-"""Characters that are sealed or opened on the loop: a tenth of a millisecond, less than handing them to a thread."""
+"""Up to this many characters are sealed or opened on the loop, in a tenth of a millisecond. A thread costs more."""
 AT_ONCE: Final = 50
 """Conversations deleted at once."""
 T = TypeVar("T")
 
 
 class Stable(msgspec.Struct, frozen=True):
-    """The sealed part of a conversation, which every prompt begins with."""
+    """The stable beginning of every prompt of a conversation. It is sealed in the store."""
 
     system: str = ""
     prefix: Prefix = Prefix()
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """A conversation, opened."""
+    """A conversation with its decrypted parts."""
 
     stored: StoredConversation
     stable: Stable
@@ -82,7 +83,7 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A turn, opened."""
+    """A turn with its decrypted messages."""
 
     stored: StoredTurn
     messages: tuple[ModelMessage, ...]
@@ -99,7 +100,7 @@ class Conversations:
         self.leases = TurnLeases(hub_app)
 
     async def create(self, principal: Principal, model: str) -> Conversation:
-        """Begin a conversation of a principal. The one that its agent has not used for longest may give way."""
+        """Create a conversation of a principal. At the limit, the agent's least recently used one is deleted."""
         at, settings = time.time(), self._settings
         id_ = f"conv_{secrets.token_hex(12)}"
         stable = Stable(system=settings.system)
@@ -138,13 +139,13 @@ class Conversations:
         stored = [document.value for document in found if document.value.index >= first]
         if sum(len(turn.sealed) for turn in stored) <= SEALED_HERE:
             return [self._recorded(turn) for turn in stored]
-        # Long conversations take a while to open.
+        # Decrypting a long conversation takes a while.
         return await asyncio.to_thread(lambda: [self._recorded(turn) for turn in stored])
 
     async def with_turn(
         self, id: str, turn: str
     ) -> tuple[Document[StoredConversation] | None, Document[StoredTurn] | None]:
-        """A conversation and one of its turns as they are stored, in one look."""
+        """A stored conversation and one of its turns, in one read."""
         return await self._hub_app.store.read(
             lambda database: (documents.get(database, CONVERSATIONS, id), documents.get(database, TURNS, turn))
         )
@@ -152,7 +153,7 @@ class Conversations:
     async def begin(self, conversation: Conversation, turn: StoredTurn, messages: Iterable[ModelMessage]) -> int:
         """Store a turn that begins, and the conversation with its model. Returns the version of the turn.
 
-        Raises a `Fault` if another turn came between or runs at another hub, and then changes nothing.
+        Raises a `Fault`, without changes, if another turn began meanwhile or runs at another hub.
         """
         sealed = await self._sealed(messages, turn.id)
         stored = msgspec.structs.replace(conversation.stored, updated=turn.at, turns=turn.index + 1)
@@ -163,7 +164,7 @@ class Conversations:
                 transaction.put(CONVERSATIONS, stored)
                 transaction.insert(TURNS, msgspec.structs.replace(turn, sealed=sealed))
         except Conflict:
-            raise Fault("RESOURCE_EXHAUSTED", "another turn of this conversation came between") from None
+            raise Fault("RESOURCE_EXHAUSTED", "another turn of this conversation has begun meanwhile") from None
         except StoreError as cause:
             raise fault_of(cause) from None
         return transaction.versions[TURNS.name, turn.id]
@@ -171,7 +172,7 @@ class Conversations:
     async def save(
         self, conversation: Conversation, turn: StoredTurn, version: int, messages: Iterable[ModelMessage], cost: float
     ) -> int:
-        """Store a turn as far as it came. Returns its next version."""
+        """Store the current state of a turn. Returns its next version."""
         sealed = await self._sealed(messages, turn.id)
         try:
             async with self._hub_app.store.transaction() as transaction:
@@ -187,33 +188,31 @@ class Conversations:
     async def commit(
         self, conversation: Conversation, turn: StoredTurn, messages: Iterable[ModelMessage], cost: float
     ) -> Conversation:
-        """Store a turn at its end, and the conversation that it makes. Raises NOT_FOUND if that was deleted."""
+        """Store a turn that has ended, and its conversation. Raises NOT_FOUND if the conversation was deleted."""
         id_ = conversation.id
         sealed = await self._sealed(messages, turn.id)
-        for _ in range(COMMITS):
-            try:
-                # A turn that began owns its index. So another change of the conversation never costs the turn.
-                found, begun = await self.with_turn(id_, turn.id)
-                if found is None or begun is None or begun.value.inference != turn.inference:
-                    raise Fault("NOT_FOUND", "the conversation was deleted")
-                stored = msgspec.structs.replace(
-                    found.value, updated=turn.at, first=conversation.stored.first,
-                    sealed=self._seal(conversation.stable, id_),
-                )  # fmt: skip
-                async with self._hub_app.store.transaction() as transaction:
-                    transaction.expect(CONVERSATIONS, id_, found.version)
-                    transaction.expect(TURNS, turn.id, begun.version)
-                    await self.leases.give_back(transaction, turn)
-                    transaction.put(CONVERSATIONS, stored)
-                    transaction.put(TURNS, msgspec.structs.replace(turn, sealed=sealed))
-                    transaction.put(INFERENCES, _inference(conversation, turn, cost))
-                    transaction.record(self._hub_app.journal.turn(conversation.principal, turn))
-            except Conflict:
-                continue
-            except StoreError as cause:
-                raise fault_of(cause) from None
-            return Conversation(stored, conversation.stable, transaction.versions[CONVERSATIONS.name, id_])
-        raise Fault("RESOURCE_EXHAUSTED", "the conversation changes all the time")
+
+        async def write(transaction: Transaction) -> tuple[StoredConversation, Transaction]:
+            # A turn keeps its index, so another change of the conversation does not lose the turn.
+            found, begun = await self.with_turn(id_, turn.id)
+            if found is None or begun is None or begun.value.inference != turn.inference:
+                raise Fault("NOT_FOUND", "the conversation was deleted")
+            stored = msgspec.structs.replace(
+                found.value, updated=turn.at, first=conversation.stored.first,
+                sealed=self._seal(conversation.stable, id_),
+            )  # fmt: skip
+            transaction.expect(CONVERSATIONS, id_, found.version)
+            transaction.expect(TURNS, turn.id, begun.version)
+            await self.leases.give_back(transaction, turn)
+            transaction.put(CONVERSATIONS, stored)
+            transaction.put(TURNS, msgspec.structs.replace(turn, sealed=sealed))
+            transaction.put(INFERENCES, _inference(conversation, turn, cost))
+            transaction.record(self._hub_app.journal.turn(conversation.principal, turn))
+            return stored, transaction
+
+        with as_faults():
+            stored, committed = await repeated_commits.commit(self._hub_app.store, write)
+        return Conversation(stored, conversation.stable, committed.versions[CONVERSATIONS.name, id_])
 
     async def delete(self, id: str) -> bool:
         """Delete a conversation and its turns. False if there is none."""
@@ -233,14 +232,14 @@ class Conversations:
 
     async def _delete(self, ids: list[str]) -> None:
         for id_ in ids:
-            for _ in range(COMMITS):
+            for _ in range(DELETE_ATTEMPTS):
                 if await self._delete_whole(id_):
                     break
             else:
-                raise Fault("RESOURCE_EXHAUSTED", f"the conversation {id_} changes all the time", hint="stop its turn")
+                raise Fault("RESOURCE_EXHAUSTED", f"the conversation {id_} keeps changing", hint="stop its turn")
 
     async def _delete_whole(self, id: str) -> bool:
-        """Delete a conversation with its parts. False if it changed while they were read: a turn may have begun."""
+        """Delete a conversation with its parts. False if it changed meanwhile, for example because a turn began."""
         store = self._hub_app.store
         found = await store.get(CONVERSATIONS, id)
         if found is None:
@@ -270,7 +269,7 @@ class Conversations:
         return Recorded(turn, self._open(turn.sealed, turn.id, tuple[ModelMessage, ...]), len(turn.sealed) * 3 // 4)
 
     async def _sealed(self, messages: Iterable[ModelMessage], bound_to: str) -> str:
-        """The messages of a turn, sealed. A turn with results of tools or media may take a while."""
+        """The sealed messages of a turn. A turn with tool results or media may take a while, so a thread seals it."""
         given = tuple(messages)
         sizes = [
             len(part.text) if isinstance(part, TextContent) else SEALED_HERE for each in given for part in each.parts
@@ -291,7 +290,7 @@ class Conversations:
 
 
 def _inference(conversation: Conversation, turn: StoredTurn, cost: float) -> StoredInference:
-    """The turn, as it counts for usage."""
+    """The record of a turn for the usage count."""
     return StoredInference(
         turn.inference, turn.at, day_of(turn.at), turn.model, conversation.stored.agent, turn.input_tokens_count,
         turn.output_tokens_count, cost, conversation=conversation.id, error=turn.error[:500],
