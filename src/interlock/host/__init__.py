@@ -1,4 +1,4 @@
-"""The host: conversations with a model, whose tools are the hub's (MCPL calls this side the host)."""
+"""The host: conversations with models that use the hub's tools (MCPL calls this side the host)."""
 
 from __future__ import annotations
 

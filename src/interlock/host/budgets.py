@@ -1,6 +1,6 @@
-"""Budgets for inferences of servers: so many requests and tokens in any hour, and so many at a time, for each server.
+"""Budgets for inferences of servers: requests and tokens per hour, and concurrent inferences, for each server.
 
-An inference under way counts with the most it may take, so that requests at the same time cannot pass the limit.
+A running inference counts with the most tokens that it may take, so that concurrent requests cannot exceed the limit.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Budgets:
         self._reserved: Counter[str] = Counter()
 
     def load(self, inferences: Iterable[StoredInference]) -> None:
-        """Count the inferences of an earlier run. Those that are too old count for nothing."""
+        """Count the inferences of an earlier run. Old ones have no effect."""
         for found in sorted(inferences, key=lambda each: each.at):
             tokens = found.input_tokens_count + found.output_tokens_count
             self._ledger = self._ledger.add((found.server,), found.at, wakes=1, tokens=tokens)
 
     @contextmanager
     def inference(self, server: str, tokens: int) -> Iterator[None]:
-        """Hold room for one inference of at most so many tokens. Raises QUOTA_EXCEEDED or RESOURCE_EXHAUSTED."""
+        """Reserve tokens for one inference. Raises QUOTA_EXCEEDED or RESOURCE_EXHAUSTED."""
         settings, now = self._settings(), self._clock()
         if self._open[server] >= settings.at_once:
             message = f"{server} has {settings.at_once} inferences under way"

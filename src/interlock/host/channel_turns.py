@@ -1,4 +1,4 @@
-"""Messages of channels and other events as the beginning of a turn, and the channels around it. Pure."""
+"""Turns that begin with channel messages or events: their text, their context and their channels. Pure."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from interlock.protocols.mcpl.hooks import ChannelContext, ChannelPlace, Injecti
 from interlock.protocols.mcpl.injections import Sourced
 
 UI: Final = "ui"
-"""The terminal, among the channels that an answer may go to."""
+"""The terminal, in the list of channels for an answer."""
 MAX_PLACES: Final = 4096
 
 
 def messages_of_people(events: Sequence[PendingEvent]) -> str | None:
-    """The messages of people, as the user's turn; None where only events came."""
+    """The messages of people as the user's text; None if there are only events."""
     lines = []
     for event in events:
         texts = [str(block.get("text", "")) for block in event.content if block.get("type") == "text"]
         if event.channel is not None and any(texts):
             name = str(event.origin.get("author", "")).replace(":", " ")
             author = show_hidden(" ".join(name.split()))[:100]
-            # Only a message begins a line at its start: a text cannot pose as a message of somebody else.
+            # Indent continuation lines, so that no text can look like a message of somebody else.
             shown = show_hidden(" ".join(texts)).splitlines()
             lines.append(f"{author}: " + "\n    ".join(shown))
     return "\n".join(lines) or None
 
 
 def context_of(events: Iterable[PendingEvent]) -> list[Sourced]:
-    """Everything else that came: events, and what in messages is no text."""
+    """The other content: events, and the parts of messages that are not text."""
     found = []
     for event in events:
         content = msgspec.convert(event.content, Blocks, strict=False)
@@ -54,7 +54,7 @@ class ChannelPlaces:
         """By conversation: the channel for the answer at the hub, and the newest message."""
 
     def set(self, conversation: str, publish: str | None, events: Sequence[PendingEvent]) -> None:
-        """A turn begins for these events."""
+        """Note the channels of a turn that begins for these events."""
         newest = next((event for event in reversed(events) if event.channel is not None), None)
         target = publish
         if target is None and newest is not None and newest.channel is not None:
@@ -65,11 +65,11 @@ class ChannelPlaces:
             self._places.popitem(last=False)
 
     def take(self, conversation: str) -> str | None:
-        """The turn is over. Returns the channel that the answer goes to, at the hub."""
+        """Forget the channels of a turn that is over. Returns the channel for its answer, by its id at the hub."""
         return self._places.pop(conversation, (None, None))[0]
 
     def context(self, conversation: str, server: str) -> ChannelContext | None:
-        """The channels of a turn for a server: its own by its own names, others by the hub's."""
+        """The channels of a turn for a server: its own channels by its ids, others by the hub's ids."""
         if conversation not in self._places:
             return None
         target, newest = self._places[conversation]

@@ -1,7 +1,7 @@
 """Conversations that begin turns by themselves: for messages of channels, and for events that wake their agent.
 
-A message is taken once, as any event is (`hub/live/intake.py`), and `[live.rules]` decide whether it wakes. Answers go
-to a channel only after every server that may rewrite them has seen them.
+Like any event, a message is taken once (`hub/live/intake.py`), and `[live.rules]` decide whether it wakes. An answer
+goes to a channel only after every server that may rewrite it has seen it.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ INCOMING: Final = "channels/incoming"
 MAX_MESSAGE_BYTES: Final = 64 * 1024
 MAX_EVENTS: Final = 32
 MAX_BYTES: Final = 128 * 1024
-"""Of the events of one turn."""
+"""Bytes of the events of one turn."""
 REGISTERED_S: Final = 30.0
-"""How long after a start servers may take to register the channels that they had before."""
+"""How long servers may take after a start to register their channels again."""
 BUSY_S: Final = 3600.0
 """How long events wait for a conversation whose turn is under way."""
 
 
 class Starter(Protocol):
-    """Begins turns: the host."""
+    """The host, which begins turns."""
 
     conversations: Conversations
 
@@ -89,7 +89,7 @@ class ChannelConversations:
         """Turns under way, by agent."""
 
     def start(self) -> None:
-        """Take messages, and begin turns for events, also for those that an earlier run left."""
+        """Begin to take messages, and begin turns for events, also for those of an earlier run."""
         self._started = time.monotonic()
         self._hub_app.live.connections.messages.serve_with(INCOMING, self)
         subscription = self._hub_app.bus.subscribe(EventFilter.of(AgentWoken), 1024)
@@ -110,7 +110,7 @@ class ChannelConversations:
     # Messages of channels.
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
-        """Take messages of a channel, each by itself."""
+        """Take messages of a channel, one by one."""
         incoming = arrival.params
         assert isinstance(incoming, ChannelsIncoming)
         passed = await self._passed_on(live, incoming.messages, arrival.refusals)
@@ -131,7 +131,7 @@ class ChannelConversations:
     async def _passed_on(
         self, live: LiveConnection, messages: Sequence[IncomingMessage], refusals: Sequence[Fault | None]
     ) -> dict[int, Received | Fault]:
-        """Pass messages that no conversation takes to a client that is a host. The outcome of each, by its place."""
+        """Pass messages without a conversation to a client that is a host. Returns the outcomes by position."""
         groups: dict[int, tuple[ClientHost, list[int]]] = {}
         for place, message in enumerate(messages):
             if refusals[place] is not None or self._is_taken(live.server, message.channel_id):
@@ -176,7 +176,7 @@ class ChannelConversations:
         return Received(message.message_id, answer.accepted, shown, answer.reason)
 
     def _table_of(self, server: str, channel: str) -> tuple[str, ChannelSettings]:
-        """The table that a channel belongs to. Raises CHANNEL_NOT_PERMITTED."""
+        """The table of `[channels]` for a channel. Raises CHANNEL_NOT_PERMITTED."""
         place = hub_channel_id(server, channel)
         for name, table in self._tables.items():
             if any(compile_pattern(pattern).matches(place) for pattern in table.incoming):
@@ -197,7 +197,7 @@ class ChannelConversations:
     async def _on_wakes(self, batch: Sequence[Delivery]) -> None:
         agents = {table.agent for table in self._tables.values()}
         for event in batch:
-            # A gap names nobody, so everybody is looked after.
+            # A gap does not name agents, so check all of them.
             for agent in {event.agent} & agents if isinstance(event, AgentWoken) else agents:
                 self._begin(agent)
 
@@ -217,7 +217,7 @@ class ChannelConversations:
             self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {cause.for_operators}"[:500])
 
     async def _turns_for(self, agent: str, events: Sequence[PendingEvent]) -> None:
-        """Run turns for events, one after the other. Those whose turn did not begin, or did nothing, wait again."""
+        """Run turns for events, one after the other. Events whose turn did not begin, or did nothing, wait again."""
         deliveries = self._hub_app.live.deliveries
         left = {event.id: event for event in events}
         tables = self._tables  # The same ones for all of these events, also if the configuration changes meanwhile.
@@ -226,7 +226,7 @@ class ChannelConversations:
                 return
             groups = self._grouped(agent, events)
             grouped = {event.id for group in groups.values() for event in group}
-            # The rest belongs to no table of this agent any more. Put back, it would be taken again for ever.
+            # Other events belong to no table of this agent any more. Putting them back would repeat this for ever.
             if gone := [event for event in events if event.id not in grouped]:
                 await deliveries.discard(agent, gone)
                 for event in gone:
@@ -234,7 +234,7 @@ class ChannelConversations:
             for (name, thread), group in groups.items():
                 await self._are_registered(agent, group)
                 turn = await self._begin_turn(name, tables[name], thread, group)
-                # A turn that did nothing before its hub ended may begin again. So no message stays without an answer.
+                # A turn that did nothing before the hub ended may begin again, so that each message gets an answer.
                 await turn.acted()
                 for event in group:
                     del left[event.id]
@@ -243,7 +243,7 @@ class ChannelConversations:
                 except (Fault, StoreError) as cause:
                     text = f"the next run may begin a turn for events of {agent} again: {cause.for_operators}"
                     self._hub_app.logs.add("hub", "hub", text[:500])
-                # A call is made after the mark: a hub that dies in it does not begin the turn, and the call, again.
+                # Mark the events before the first call, so that a hub that dies in the call does not repeat it.
                 turn.let_call()
                 await self._answer(turn, name, tables[name])
         finally:
@@ -251,9 +251,9 @@ class ChannelConversations:
                 await deliveries.put_back(agent, left.values())
 
     def _grouped(self, agent: str, events: Sequence[PendingEvent]) -> dict[tuple[str, str | None], list[PendingEvent]]:
-        """Events by the table of the agent that they belong to, and by thread where each has a conversation.
+        """Group events by the agent's tables, and by thread if each thread has a conversation.
 
-        An event whose channel has no table, or that of another agent, is in no group: nobody else may read it.
+        An event whose channel has no table of this agent is in no group, because nobody else may read it.
         """
         mine = [name for name, table in self._tables.items() if table.agent == agent]
         found: dict[tuple[str, str | None], list[PendingEvent]] = {}
@@ -274,7 +274,7 @@ class ChannelConversations:
         return any(table.agent == agent for table in self._tables.values())
 
     async def _are_registered(self, agent: str, events: Sequence[PendingEvent]) -> None:
-        """Wait for the channels of messages after a start, when servers register them again: answers go there."""
+        """Wait until servers have registered the channels of these messages again, because answers go there."""
         wanted = {(event.server, event.channel) for event in events if event.channel is not None}
         while time.monotonic() < self._started + REGISTERED_S:
             open_now = self._hub_app.live.connections.of_agent(agent)
@@ -296,7 +296,7 @@ class ChannelConversations:
         try:
             answer = await turn.answer()
         except Fault:
-            return  # The turn is stored with its error.
+            return  # The stored turn has its error.
         finally:
             target = self._places.take(turn.conversation.id)
         if target is not None and answer:
@@ -313,7 +313,7 @@ class ChannelConversations:
         context: tuple[Sourced, ...] = (),
         events: Sequence[PendingEvent] = (),
     ) -> Turn:
-        """Begin a turn in the conversation of a table, after the turn that is under way there. Raises a `Fault`."""
+        """Begin a turn in the conversation of a table, after its current turn. Raises a `Fault`."""
         conversation = await self._conversation(name, table, thread)
         ends = time.monotonic() + BUSY_S
         while True:
@@ -328,7 +328,7 @@ class ChannelConversations:
                 await asyncio.sleep((fault.retry_after_ms or 1000) / 1000)
 
     async def _conversation(self, name: str, table: ChannelSettings, thread: str | None) -> str:
-        """The conversation of a table, or of a thread: begun with the first message, and kept."""
+        """The stored conversation of a table, or of a thread. The first message creates it."""
         id_ = f"{name}\x1f{thread or ''}" if table.threads else name
         store = self._hub_app.store
         known = await store.get(CHANNEL_CONVERSATIONS, id_)
@@ -338,7 +338,7 @@ class ChannelConversations:
                 if found.principal.id == table.agent:
                     return known.value.conversation
             except Fault:
-                pass  # It was deleted: a new one begins.
+                pass  # It was deleted, so create a new one.
         principal = principal_of(self._hub_app, table.agent)
         if principal.decides:
             raise Fault("ACCESS_DENIED", f"a model does not act as {principal.id}, who is a {principal.kind}")

@@ -1,6 +1,6 @@
-"""Messages of channels for clients that are hosts: those that no conversation of the hub takes.
+"""Passes channel messages to clients that are hosts, if no conversation of the hub takes them.
 
-Each message is judged and counted like any event. Afterwards the client's tools that change something ask a person.
+Each message is judged and counted like any event. After that, the client's tools that change something need approval.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from interlock.wire.errors import Fault
 
 METHOD: Final = "channels/incoming"
 ARRIVED: Final = ("TIMEOUT", "SESSION_UNKNOWN")
-"""Failures after which the client may have the messages: they are not sent again."""
+"""Failures after which the client may have got the messages, so that they are not sent again."""
 
 
 class MessagesToClients:
@@ -49,7 +49,10 @@ class MessagesToClients:
         return None
 
     async def take(self, live: LiveConnection, host: ClientHost, messages: Sequence[IncomingMessage]) -> list[Received]:
-        """The client's word on each message. One that comes again gets the recorded answer. Raises a `Fault`."""
+        """Send messages to a client. Returns its answer to each; repeated messages get the recorded one.
+
+        Raises a `Fault`.
+        """
         for _ in messages:
             self._hub_app.live.intake.count(live.server)
         whose = (live.server, host.principal.id, self._feature(live, host))
@@ -114,7 +117,7 @@ class MessagesToClients:
         return Received(message.message_id, answer.accepted, conversation, answer.reason)
 
     def _shown(self, live: LiveConnection, host: ClientHost, message: IncomingMessage, maskers: Any) -> dict[str, Any]:
-        """A message as the client reads it. Pure and slow: it searches text."""
+        """A judged message for the client. Pure and slow: it searches text."""
         injection = Injection(message.channel_id, "beforeUser", blocks(message.content), message.metadata)
         clean = judged([Sourced(live.server, injection)], maskers).kept[0].injection
         members: dict[str, Any] = msgspec.to_builtins(message)

@@ -1,7 +1,7 @@
-"""The models of clients that are hosts: they answer inferences of servers that no model of the hub is routed to.
+"""Uses the models of clients that are hosts, for inferences of servers without a model of the hub.
 
-Only a client that selected the feature set is asked, and only for an agent for which a person enabled it. Budgets of
-the server hold as for the hub's own models. The messages are judged before they leave.
+The hub asks only a client that selected the feature set, and only for an agent for which a person enabled it. The
+server's budgets hold as for the hub's own models. The messages are judged before they are sent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INFO: Final = "model/info"
 ANSWER_S: Final = 600.0
 MAX_CHUNKS: Final = 100_000
 MAX_CHARS: Final = 1024 * 1024
-"""Characters of all chunks. No answer that they could belong to is longer."""
+"""Characters of all chunks. It is at least the length of the longest answer."""
 MAX_WISHED: Final = 200
 """Characters of the name of a model or tier that a server wishes for."""
 UNNAMED: Final = "the client's model"
@@ -57,7 +57,7 @@ class HostModels:
         return None if found is None else HostModel(self._hub_app, live, found, request)
 
     def for_info(self, live: LiveConnection) -> ClientHost | None:
-        """A client that tells a server of its model; None if there is none."""
+        """A client whose model information a server may get; None if there is none."""
         hosts = self._hub_app.live.hosts
         for agent in hosts.agents if live.agent is None else [live.agent]:
             for host in hosts.for_agent(agent):
@@ -72,7 +72,7 @@ class HostModels:
         return None
 
     async def info(self, host: ClientHost) -> ModelInfo:
-        """A client's word on its model."""
+        """The model information of a client."""
         answer = await self._hub_app.live.hosts.requests.ask(host.key, INFO, None, b"{}")
         return decode_answer(ModelInfo, answer, "the client")
 
@@ -93,7 +93,7 @@ class HostModel:
         return self.host.principal.id
 
     def check_allowed(self) -> None:
-        """Refuse an answer for a server that may no longer have it. Raises FEATURE_SET_DISABLED."""
+        """Raise FEATURE_SET_DISABLED if the server may no longer have the answer."""
         if not self._hub_app.live.hosts.offers.allows(self.host, self._live, INFERENCE, self._request.feature_set):
             raise Fault(
                 "FEATURE_SET_DISABLED", "Feature set not enabled", data={"featureSet": self._request.feature_set}
@@ -131,9 +131,9 @@ class HostModel:
         yield Finished(result.finish_reason, result.usage)
 
     async def _params(self, prompt: ModelPrompt, name: str) -> bytes:
-        """The server's request with the client's names, without hidden text and what its results would be masked of."""
+        """The server's request under the client's names, without hidden text, and masked like the server's results."""
         masker = self._hub_app.inference_hooks.maskers().get(self._live.server)
-        # The client is the host that may follow the server's wishes: a model, a tier.
+        # The client decides whether it follows the server's preferences for a model or tier.
         texts = msgspec.to_builtins((self._request.messages, self._request.preferences))
 
         def judged() -> Any:

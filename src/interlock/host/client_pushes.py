@@ -1,7 +1,7 @@
-"""Events for clients that are hosts: pushed to them as `push/event`, judged, labelled, and each once.
+"""Pushes events to clients that are hosts, as `push/event`: judged, labelled, and each once.
 
-An event was taken, deduplicated and judged by `[live.rules]` before (`hub/live/intake.py`). It is pushed when it wakes
-its agent and a client of that agent selected the feature set and listens; until then it waits, as for any agent.
+`hub/live/intake.py` has taken the event before, and `[live.rules]` decided about it. It is pushed when it wakes its
+agent, and a client of that agent selected the feature set and listens. Until then it waits.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from interlock.wire.errors import Fault
 METHOD: Final = "push/event"
 MAX_BYTES: Final = 128 * 1024
 MAX_EVENTS: Final = 16
-"""Events that are taken from the store at a time. Each is a request of its own."""
+"""Events that are taken from the store at a time. Each is pushed in its own request."""
 RETRIES: Final = 6
-"""How often events that reached no client are pushed again. After that they wait for the next event or client."""
+"""How often undelivered events are pushed again. After that, they wait for the next event or client."""
 RETRY_S: Final = 1.0
-"""The pause before the first of these. Each further pause is twice as long."""
+"""The pause before the first retry. Each further pause is twice as long."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class ClientPushes:
         """Agents whose task began before their last event, or their last client."""
 
     def start(self) -> None:
-        """Push events from now on, also those that an earlier run left."""
+        """Begin to push events, also those of an earlier run."""
         subscription = self._hub_app.bus.subscribe(EventFilter.of(AgentWoken), 1024)
         self._wakes = SubscriberTask(subscription, self._on_wakes)
         self._hub_app.live.hosts.follow_with(self)
@@ -77,7 +77,7 @@ class ClientPushes:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def on_host(self, agent: str) -> None:
-        """A client of an agent may take events now."""
+        """Push waiting events, because a client of this agent can take them now."""
         self._tries.pop(agent, None)
         self._begin(agent)
 
@@ -88,7 +88,7 @@ class ClientPushes:
         taken = bool(config.models) and any(table.agent == agent for table in config.channels.values())
         if agent in self._running:
             self._again.add(agent)
-        # The conversations of [channels] have the events of their agents.
+        # The conversations of [channels] take the events of their agents.
         elif not taken and deliveries.is_woken(agent):
             task = self._running[agent] = asyncio.ensure_future(self._run(agent))
             task.add_done_callback(partial(self._done, agent))
@@ -109,7 +109,7 @@ class ClientPushes:
             self._tries.pop(agent, None)
 
     def _try_again(self, agent: str) -> None:
-        """Push what waits again after a pause, unless that was done often enough."""
+        """Push waiting events again after a pause, up to `RETRIES` times."""
         tries = self._tries[agent]
         if tries >= RETRIES:
             del self._tries[agent]
@@ -126,7 +126,7 @@ class ClientPushes:
                 self.on_host(agent)
 
     async def _run(self, agent: str) -> bool:
-        """Push the events of an agent to the newest of its clients that takes them. Whether some reached nobody."""
+        """Push the events of an agent to the newest client that takes them. Returns whether some were not delivered."""
         hosts, deliveries = self._hub_app.live.hosts, self._hub_app.live.deliveries
         failed = False
         try:
@@ -155,9 +155,9 @@ class ClientPushes:
         }
 
     async def _push_all(self, host: ClientHost, events: list[PendingEvent]) -> bool:
-        """Push events one after the other. Those that nobody answered for wait again, also when the hub stops.
+        """Push events one after the other. Unanswered events wait again, also when the hub stops.
 
-        A client may get such an event a second time, by the same id.
+        A client may get such an event a second time, with the same id.
         """
         deliveries, agent, left = self._hub_app.live.deliveries, events[0].agent, events
         try:
@@ -194,7 +194,7 @@ class ClientPushes:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # A session that ends cancels its open requests.
+            # The end of the session cancelled the request.
             raise _NotAnsweredError(Fault("UPSTREAM_UNAVAILABLE", "the client's session has ended")) from None
 
     async def _push(self, host: ClientHost, event: PendingEvent) -> bytes:
@@ -223,7 +223,7 @@ class ClientPushes:
 
 
 class _NotAnsweredError(Exception):
-    """No client answered for an event, so it does not count as delivered."""
+    """No client answered for an event, so it is not delivered."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__()

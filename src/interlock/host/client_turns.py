@@ -1,7 +1,7 @@
-"""Turns that run in a client with our hooks: servers add context to its prompts and hear its answers.
+"""Turns that run in a client with `interlock hook`: servers add context to its prompts and see its answers.
 
-The hub names each inference and counts the turns of a conversation; the client's word says only which of its own
-conversations it is. An answer has been shown when the hub hears of it, so no server can change it.
+The hub makes the ids of inferences and counts turns. The client only says which of its conversations it is. The user
+has seen an answer before the hub gets it, so no server can change it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from interlock.protocols.mcpl.injections import Placed, arrange, render
 from interlock.wire.errors import Fault
 
 BEFORE_S: Final = 1.5
-"""How long a prompt waits for servers. A user sits in front of it."""
+"""How long a prompt waits for servers. A user waits meanwhile."""
 MAX_OPEN: Final = 1_000
 """Conversations whose last turn is remembered."""
 MAX_CHARS: Final = 4 * 1024 * 1024
@@ -45,7 +45,7 @@ class ClientTurn(msgspec.Struct, frozen=True):
 
 
 class OpenTurns:
-    """The last turn of each conversation. The one that was used least lately gives way."""
+    """The last turn of each conversation. The least recently used one is forgotten first."""
 
     def __init__(self) -> None:
         self._turns: OrderedDict[str, ClientTurn] = OrderedDict()
@@ -65,7 +65,7 @@ class OpenTurns:
         return turn
 
     def last(self, principal: Principal, conversation: str) -> ClientTurn | None:
-        """The turn of a conversation that began last."""
+        """The newest turn of a conversation."""
         return self._turns.get(_known(principal, conversation))
 
     def _forget(self, known: str) -> ClientTurn | None:
@@ -93,7 +93,7 @@ class HookedClientTurns:
         finally:
             self._leave(principal)
         self._hooks.placed(turn, arranged)
-        # A client has one place for context, beside its user's prompt.
+        # A client has only one position for context, beside the user's prompt.
         places = (arranged.prefix.items or (), arranged.before_user, arranged.after_user)
         return tuple(_shown(placed) for items in places for placed in items)
 
@@ -101,7 +101,7 @@ class HookedClientTurns:
         """Tell servers of an answer, in the background: its client does not wait."""
         self._enter(principal)
         turn = self._open.last(principal, answer.conversation_id)
-        if turn is None:  # the prompt came before the hub started, or another hook began the turn
+        if turn is None:  # The prompt came before the hub started, or another hook began the turn.
             turn = self._open.begin(principal, answer.conversation_id, None, answer.model)
         if answer.model is not None:
             turn = msgspec.structs.replace(turn, model_info=answer.model)
@@ -118,7 +118,7 @@ class HookedClientTurns:
             self._leave(turn.principal)
 
     def _enter(self, principal: Principal) -> None:
-        """Take a place. Raises RESOURCE_EXHAUSTED."""
+        """Count a prompt or an answer. Raises RESOURCE_EXHAUSTED."""
         if self._busy[principal.id] >= MAX_AT_ONCE:
             message = f"{MAX_AT_ONCE} prompts and answers of {principal.id} are under way"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=1_000)
@@ -131,10 +131,10 @@ class HookedClientTurns:
 
 
 def _known(principal: Principal, conversation: str) -> str:
-    """A conversation's id as servers know it. A client cannot name another's: it is a digest with its principal."""
+    """The id of a conversation for servers. It is a digest with the principal, so no client can name another's."""
     return private_id("conv", principal.owner, conversation)
 
 
 def _shown(placed: Placed) -> Injection:
-    """An injection as the client's model reads it: one text that names its server, since a server writes the rest."""
+    """An injection as a text for the client's model. It names the server that wrote it."""
     return Injection(placed.server, "beforeUser", render((placed,)).decode())

@@ -1,4 +1,4 @@
-"""The seam between a turn and the servers that take part in it (MCPL, Context Hooks)."""
+"""The interface between a turn and the servers that take part in it (MCPL, Context Hooks)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interlock.protocols.mcpl.injections import Arrangement, Sourced
 
 
 class ModelResponse(msgspec.Struct, frozen=True):
-    """The answer of a model, before anyone has seen it."""
+    """The answer of a model, before anybody has seen it."""
 
     text: str
     usage: Usage | None
@@ -22,7 +22,7 @@ class ModelResponse(msgspec.Struct, frozen=True):
 
 
 class HookedTurn(Protocol):
-    """A turn as servers are told of it: one of the host's own, or one that runs in a client."""
+    """The parts of a turn that servers see: one of the host's own, or one that runs in a client."""
 
     @property
     def inference_id(self) -> str: ...
@@ -42,16 +42,16 @@ class Hooks(Protocol):
     """Servers around an inference."""
 
     def rewrites(self, turn: Turn) -> bool:
-        """Whether a server may rewrite the answer: then no part of it is shown before `after` has returned."""
+        """Whether a server may rewrite the answer. If so, no part of it is shown before `after` has returned."""
 
     async def before(self, turn: Turn) -> Sequence[Sourced]:
-        """Injections for this turn, each judged. A server that is late or wrong contributes none."""
+        """The judged injections for this turn. A server that is late or fails contributes none."""
 
     def placed(self, turn: Turn, arranged: Arrangement) -> None:
-        """Record where the injections went, and which had no room."""
+        """Record where the injections were placed, and which were dropped."""
 
     async def after(self, turn: Turn, response: ModelResponse) -> ModelResponse:
-        """The answer that is shown and stored. Raises a `Fault` where a policy fails closed."""
+        """The answer to show and store. Raises a `Fault` if a server that fails closed did not check it."""
 
     def failed(self, turn: Turn) -> None:
-        """The inference ended without an answer."""
+        """Tell servers that the inference ended without an answer."""

@@ -1,6 +1,6 @@
 """The host of one hub: begins and continues conversations, one turn at a time in each.
 
-A turn runs to its end whether or not anyone reads it. Its pieces stay for a while, for readers that come back.
+A turn runs to its end whether or not anybody reads it. Its pieces are kept for a while, for readers that come back.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Host:
         """By conversation. A turn that has ended is no longer in the way of the next."""
 
     async def start(self) -> None:
-        """Take inferences of servers, and delete what is old from time to time. The hub has started."""
+        """Begin to take inferences of servers, and to delete old data. Called after the hub has started."""
         await self._inference.start()
         self._hub_app.maintain(self.conversations.sweep, SWEEP_EVERY_S)
         self._channels.start()
@@ -88,7 +88,7 @@ class Host:
         self._hub_app.maintain(self._inference.sweep, SWEEP_EVERY_S)
 
     async def close(self) -> None:
-        """Stop every turn. Each is stored as far as it came."""
+        """Stop every turn. The store keeps what each has done."""
         await self._rooms.close()
         await self._channels.close()
         await self._pushes.close()
@@ -101,7 +101,7 @@ class Host:
         await self.models.close()
 
     async def create(self, principal: Principal = LOCAL_AGENT, model: str | None = None) -> Conversation:
-        """Begin a conversation whose tool calls are made as this principal."""
+        """Create a conversation. Its tool calls are made as this principal."""
         name = model or self._default_model()
         self.models.settings(name)
         return await self.conversations.create(principal, name)
@@ -117,9 +117,9 @@ class Host:
     ) -> Turn:
         """Begin a turn, and return when it is in the store. Iterate it for its pieces, or await its `answer`.
 
-        `text` is None for a turn that no user began; `context` then says why it begins. `model` answers from now on.
-        With `calls_wait` it makes no call before `Turn.let_call`.
-        Raises a `Fault`, also while another turn of this conversation is under way, and then changes nothing.
+        `text` is None for a turn that no user began; `context` then says why it begins. `model` replaces the model of
+        the conversation. With `calls_wait`, the turn makes no call before `Turn.let_call`.
+        Raises a `Fault`, without changes, for example while another turn of this conversation runs.
         """
         id_ = conversation if isinstance(conversation, str) else conversation.id
         if text is None and not context:
@@ -145,7 +145,7 @@ class Host:
         return turn
 
     async def idle(self, conversation: str, within_s: float) -> None:
-        """Wait until no turn of a conversation is under way, or the time is up."""
+        """Wait until no turn of a conversation runs, or the time is up."""
         running = self.running.get(conversation)
         if running is not None:
             await asyncio.wait([running[1]], timeout=within_s)
@@ -176,7 +176,7 @@ class Host:
         return Pieces([PieceRow(**msgspec.structs.asdict(piece)) for piece in pieces], ended)
 
     async def stop(self, conversation: str) -> bool:
-        """Stop the turn that is under way."""
+        """Stop the running turn."""
         turn, task = self.running.get(conversation, (None, None))
         if turn is None or task is None or turn.ended:
             return False
@@ -207,7 +207,7 @@ class Host:
         return await self._rollbacks.plan(await self.conversations.get(conversation), turn)
 
     async def roll_back(self, conversation: str, turn: int | None, plan: str, *, go_on: bool) -> RollbackDone:
-        """Take it back. No turn of the conversation begins meanwhile."""
+        """Run a rollback. No turn of the conversation begins meanwhile."""
         self._check_free(conversation)
         self._rolling_back.add(conversation)
         try:
@@ -238,8 +238,8 @@ class Host:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_RUNNING} turns are under way", retry_after_ms=1000)
 
     def _forget(self, turn: Turn) -> None:
-        """A turn is over. The next of its conversation may have taken its place."""
-        turn.begin(Fault("CANCELLED", "the turn was stopped"))  # For one that was stopped before it began.
+        """Forget a turn that is over, unless the next turn of its conversation has replaced it."""
+        turn.begin(Fault("CANCELLED", "the turn was stopped"))  # It may have been stopped before it began.
         if not turn.ended:
             turn.add(TurnPiece("error", "the turn was stopped before its end was stored", "CANCELLED", failed=True))
         running = self.running.get(turn.conversation.id)

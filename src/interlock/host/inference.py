@@ -1,6 +1,6 @@
 """Inference for servers (MCPL, Server-Initiated Inference): routed, within budgets, streamed, counted and recorded.
 
-A server gets text for its own messages. It gets no tools, and nothing of any conversation.
+A server gets an answer to its own messages. It gets no tools, and no part of any conversation.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ServerInference:
         """Inferences that are being written to the store."""
 
     async def start(self) -> None:
-        """Go on with the budgets where the last run ended, and take requests."""
+        """Restore the budgets of the last run, and begin to take requests."""
         today, since = day_of(time.time()), time.time() - HOUR_S
         found = [row for day in (today - 1, today) for row in await self._hub_app.store.find(INFERENCES, day=day)]
         self._budgets.load(row.value for row in found if row.value.server and row.value.at > since)
@@ -81,7 +81,7 @@ class ServerInference:
             self._hub_app.live.connections.messages.serve_with(method, self)
 
     async def close(self) -> None:
-        """End the inferences under way, and wait until each is in the store."""
+        """Cancel running inferences, and wait until each is stored."""
         self._closed = True
         tasks = list(self._under_way)
         for task in tasks:
@@ -90,7 +90,7 @@ class ServerInference:
         await asyncio.gather(*self._recordings, return_exceptions=True)
 
     async def sweep(self) -> None:
-        """Forget inferences that are older than the configuration keeps them, a week of days at a time."""
+        """Delete inferences that are older than the configuration keeps them, seven days at a time."""
         last = day_of(time.time()) - self._hub_app.config.host.keep_days
         try:
             for day in range(last - 7, last):
@@ -154,7 +154,7 @@ class ServerInference:
             self._budgets.spend(live.server, usage.input_tokens + usage.output_tokens)
             row = _row(running, model.info.id, agent, conversation, usage, priced, ended)
             row = msgspec.structs.replace(row, claimed=claimed)
-            # A server that hangs up, now or before, does not undo what was spent for it.
+            # Count the tokens even if the server has disconnected.
             recording = asyncio.ensure_future(self._record(row, rule))
             self._recordings.add(recording)
             recording.add_done_callback(self._recordings.discard)
@@ -162,7 +162,7 @@ class ServerInference:
                 await asyncio.shield(recording)
         if ended is not None:
             raise ended
-        # A grant that was revoked while the model wrote is no grant.
+        # The grant may have been revoked while the model wrote.
         admit(live.state, request.method, request.params)
         if isinstance(model, HostModel):
             model.check_allowed()
@@ -171,9 +171,9 @@ class ServerInference:
     def _model(
         self, live: LiveConnection, inference: InferenceRequest, conversation: str, agents: tuple[str, ...]
     ) -> tuple[Model, ModelSettings, str]:
-        """The model that answers, its settings, and the rule that chose it. Raises a `Fault` where there is none.
+        """The model that answers, its settings, and the rule that chose it. Raises a `Fault` if there is none.
 
-        A conversation of a client is that client's. Otherwise a route of the operator goes before any client.
+        For a conversation of a client, it is that client's model. Otherwise the operator's routes come before clients.
         """
         settings, server, feature_set = self._hub_app.config.host.inference, live.server, inference.feature_set
         own = self._clients.model(live, inference, agents)
@@ -185,7 +185,7 @@ class ServerInference:
         if own is not None:
             return own, ModelSettings(), f"the host of {own.agent}"
         if settings.sampling == "off":
-            # Servers show people the message, but rarely the hint. So the message names the setting.
+            # Servers show people the message, but rarely the hint, so the message names the setting.
             message = f"no model is routed to {feature_set}: name one in [host.inference], as `default` or a route"
             raise Fault("MISSING_CAPABILITY", message)
         client = self._sampling.model(server, agents, inference.preferences.model)
@@ -197,8 +197,8 @@ class ServerInference:
     async def _account(self, named: str | None, agents: tuple[str, ...]) -> tuple[str, str]:
         """The conversation and the agent that an inference counts for.
 
-        A conversation counts only if it belongs to an agent that enabled the feature set. Any other name is ignored, so
-        that a server cannot find out which conversations there are.
+        A conversation counts only if it belongs to an agent for which the feature set is on. Other names are ignored,
+        so that a server cannot find out which conversations exist.
         """
         if named is not None:
             with contextlib.suppress(Fault):
@@ -232,7 +232,7 @@ class _Running:
         self._sent = 0
 
     def take(self, chunk: Chunk) -> None:
-        """Take a chunk of the model, and pass text on if the server wants it in pieces."""
+        """Take a chunk of the model, and forward text if the server wants chunks."""
         self.written += size_of_chunk(chunk)
         if isinstance(chunk, Finished):
             self.finish, self.usage, self._ended = chunk.reason, chunk.usage, True
@@ -247,9 +247,9 @@ class _Running:
                 self._sent += 1
 
     def check_whole(self) -> None:
-        """Raises a `Fault` for an answer without an end."""
+        """Raise a `Fault` for an incomplete answer."""
         if not self._ended:
-            raise Fault("UPSTREAM_ERROR", "the model gave no end of its answer")
+            raise Fault("UPSTREAM_ERROR", "the model's answer is incomplete")
 
 
 def _prompt(request: InferenceRequest, most: int) -> ModelPrompt:

@@ -7,7 +7,7 @@ from interlock.protocols.mcpl.inference import Usage
 
 
 def cost_of(usage: Usage, model: ModelSettings | None) -> float:
-    """The price of an inference; 0 for a model that is no longer configured."""
+    """The cost of an inference; 0 for a model that is no longer configured."""
     if model is None:
         return 0.0
     return (usage.input_tokens * model.price_input + usage.output_tokens * model.price_output) / 1_000_000

@@ -1,7 +1,7 @@
-"""Delivers answers: into channels (MCPL, channels/publish), where observers are told too, and to webhooks.
+"""Delivers answers to channels (MCPL, channels/publish), to the observers of channels, and to webhooks.
 
-Everything here is after moderation: no server and no webhook sees a piece of an answer that another may still rewrite.
-An observer sees the answer as the model wrote it only where the operator's file says so.
+All of it happens after moderation: no server or webhook sees an answer that another server may still rewrite. An
+observer gets the unmoderated answer only if the operator's configuration says so.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Publishing:
         self._posts = BackgroundTasks()
 
     async def publish(self, turn: Turn, target: str, answer: str) -> bool:
-        """Deliver an answer to `server/channel`. The host records an answer that it cannot deliver, and keeps it."""
+        """Deliver an answer to `server/channel`. A failure is recorded, and the answer stays in the conversation."""
         server, channel = split_hub_channel_id(target)
         conversation, journal = turn.conversation.id, self._hub_app.journal
         agent = turn.conversation.principal.id
@@ -60,7 +60,7 @@ class Publishing:
         return result.delivered
 
     def post(self, turn: Turn, name: str, webhook: ChannelWebhookSettings, answer: str) -> None:
-        """Deliver an answer to the webhook of the table `name`. No turn waits for that."""
+        """Deliver an answer to the webhook of the table `name`, in the background."""
         if webhook.url is None:
             return
         if len(self._posts) < MAX_POSTS:
@@ -70,7 +70,7 @@ class Publishing:
             self._record_post(turn, name, webhook.url, "failed", full)
 
     async def close(self) -> None:
-        """Deliver no more. Answers on their way to webhooks are recorded as failed."""
+        """Stop. Answers on their way to webhooks are recorded as failed."""
         await self._posts.close()
 
     async def _post(self, turn: Turn, name: str, url: str, secret_env: str, answer: str) -> None:
@@ -89,16 +89,16 @@ class Publishing:
             self._record_post(turn, name, url, outcome, reason)
 
     def _record_post(self, turn: Turn, name: str, url: str, outcome: str, reason: str) -> None:
-        # The record has the host alone: the rest of the address may be a secret.
+        # The record contains only the host, because the rest of the address may be a secret.
         place, conversation = urlsplit(url).netloc, turn.conversation.id
         agent = turn.conversation.principal.id
         self._hub_app.journal.live_published(f"webhook:{name}", place, conversation, outcome, reason, agent=agent)
 
     def _observe(self, turn: Turn, target: str, answer: str) -> None:
-        """Tell observers of the channel `server/channel`, and of the model's thoughts where that was granted by name.
+        """Tell observers of the channel `server/channel`, and of the model's reasoning if that was granted by name.
 
-        A channel's id is unique on its connection alone. A server that registers the name of another's channel is no
-        observer of it: the operator names other servers' channels, and their observer gets the id at the hub.
+        A channel's id is unique only on its connection, so registering the id of another server's channel does not make
+        a server its observer. The operator names other servers' channels, and observers get their ids at the hub.
         """
         server, channel = split_hub_channel_id(target)
         thoughts = "".join(piece.text for piece in turn.pieces if piece.kind == "thinking")

@@ -1,7 +1,7 @@
-"""Takes back what the turns of a conversation changed (MCPL, state/rollback): shown first, then done as it was shown.
+"""Rolls back the state that turns of a conversation changed (MCPL, state/rollback), by a plan that was shown before.
 
-It goes newest first, records each step before it is sent, and stops at the first failure unless told to go on. Calls
-that left no checkpoint cannot be taken back, and the plan says so.
+Steps run newest first. Each is recorded before it is sent, and the first failure stops the rollback unless told to go
+on. Calls without a checkpoint cannot be rolled back, and the plan says so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_CALLS: Final = 200
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """One tree that goes back, or cannot."""
+    """One state tree of the plan, and the reason if it cannot be rolled back."""
 
     place: TreeKey
     kept: KeptTree
@@ -46,7 +46,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class Rollbacks:
-    """Plans and makes rollbacks. The host keeps turns of the conversation away meanwhile."""
+    """Plans and runs rollbacks. The host lets no turn of the conversation run meanwhile."""
 
     def __init__(self, hub_app: HubApp, conversations: Conversations, states: ConversationStates) -> None:
         self._hub_app = hub_app
@@ -55,7 +55,7 @@ class Rollbacks:
         self._own_connections = OwnConnections(hub_app.live.connections, hub_app.upstreams)
 
     async def plan(self, conversation: Conversation, before: int | None) -> RollbackPlan:
-        """The changes that would be taken back: all from one turn on, without a turn those of the newest one."""
+        """Plan a rollback of all changes from one turn on; without a turn, of the newest turn."""
         first = self._first(conversation, before)
         steps = await self._steps(conversation, first)
         shown = [
@@ -70,9 +70,9 @@ class Rollbacks:
         return RollbackPlan(conversation.id, first, shown, lasting, digest)
 
     async def run(self, conversation: Conversation, before: int | None, plan: str, *, go_on: bool) -> RollbackDone:
-        """Do what was shown. Raises INVALID_PARAMS if that has changed meanwhile.
+        """Run a plan. Raises INVALID_PARAMS if the plan has changed since it was shown.
 
-        A step that was shown as impossible is no failure: the others are done as they were shown.
+        A step that was shown as impossible does not count as a failure.
         """
         shown = await self.plan(conversation, before)
         if shown.digest != plan:
@@ -91,12 +91,12 @@ class Rollbacks:
         return RollbackDone(conversation.id, done, complete=all(each.possible for each in done))
 
     async def _take_back(self, conversation: Conversation, step: _Step) -> str:
-        """Send one step, and move the head if the server did it. Returns why not."""
+        """Send one step, and move the head if the server succeeds. Returns the reason of a failure."""
         (server, feature_set), target = step.place, step.target or ""
         journal, recorder = self._hub_app.journal, self._hub_app.recorder
         whose = {"agent": conversation.principal.id, "conversation": conversation.id}
         journal.live_rollback(server, feature_set, target, "asked", **whose)
-        await recorder.flushed()  # A step that was sent is in the log, whatever happens then.
+        await recorder.flushed()  # The audit log has the step before it is sent.
         try:
             live = self._connection(conversation, server)
             params = msgspec.json.encode(Rollback(feature_set, target))
@@ -119,7 +119,7 @@ class Rollbacks:
         """The trees that changed from this turn on, the newest first."""
         trees = await self._states.trees(conversation.id)
         for server in {server for server, _ in trees}:
-            with contextlib.suppress(Fault):  # The step says why there is no connection.
+            with contextlib.suppress(Fault):  # The step reports the missing connection.
                 await self._own_connections.open(server, conversation.principal)
         changed = [(place, kept) for place, kept in trees.items() if _changed(kept, first)]
         return [self._step(conversation, place, kept, first) for place, kept in changed]
@@ -152,7 +152,7 @@ class Rollbacks:
         raise Fault("UPSTREAM_UNAVAILABLE", f"the server {server} is not connected, or does not speak MCPL")
 
     async def _lasting(self, conversation: Conversation, first: int, steps: list[_Step]) -> list[LastingCall]:
-        """The tool calls of these turns that no step speaks of, and that may have done something."""
+        """The tool calls of these turns that may have had an effect and that no step covers."""
         shown = {step.place for step in steps}
         turns = await self._conversations.turns(conversation.stored, first=first)
         calls: list[LastingCall] = []
@@ -165,7 +165,7 @@ class Rollbacks:
         return [call for call in calls if self._place(call.tool) not in shown][:MAX_CALLS]
 
     def _place(self, name: str) -> TreeKey | None:
-        """The server and the feature set of a tool; None for one that has no feature set, or is not offered now."""
+        """The server and the feature set of a tool; None if it has no feature set or is not offered now."""
         tool = self._hub_app.catalog.tool(View(), name)
         if tool is None:
             return None
@@ -183,23 +183,23 @@ class Rollbacks:
 
 
 def _changed(kept: KeptTree, first: int) -> bool:
-    """Whether the path to the head has a checkpoint of these turns."""
+    """Whether the path to the head contains a checkpoint of these turns."""
     return any(kept.turns.get(id_, -1) >= first for id_ in _path(kept.tree))
 
 
 def _target(kept: KeptTree, first: int) -> str | None:
-    """The checkpoint to go back to: the newest on the path that is older than these turns."""
+    """The checkpoint to go back to: the newest one on the path before these turns."""
     last: str | None = None
     for id_ in _path(kept.tree):
         if kept.turns.get(id_, -1) < first:
             return id_
         last = kept.tree.checkpoints[id_].parent
-    # The oldest that is kept may stand on one of these turns that was dropped. Going there would stop half-way.
+    # A checkpoint of these turns may have been dropped below the oldest kept one. Then going there is not enough.
     return None if last is None or kept.turns.get(last, -1) >= first else last
 
 
 def _path(tree: CheckpointTree) -> list[str]:
-    """The checkpoints from the head to the oldest that is known."""
+    """The checkpoints from the head to the oldest known one."""
     path: list[str] = []
     at = tree.head
     while at is not None and at in tree.checkpoints and at not in path:
@@ -209,5 +209,5 @@ def _path(tree: CheckpointTree) -> list[str]:
 
 
 def _before(tree: CheckpointTree, target: str) -> CheckpointTree:
-    """The tree at a checkpoint that only the server knows."""
+    """The tree after a rollback to a checkpoint that only the server knows."""
     return CheckpointTree(tree.checkpoints, target)

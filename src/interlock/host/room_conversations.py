@@ -1,7 +1,7 @@
-"""Conversations that take part in rooms: a chat that is addressed to their agent begins a turn, and gets the answer.
+"""Conversations that take part in rooms: a chat message to their agent begins a turn, whose answer goes to the room.
 
-The agent is a member like any other, with its own capabilities in the topic. Chats to everyone begin no turn, so that
-agents do not answer each other for ever.
+The agent is a member like any other, with its own capabilities in the topic. Messages to everyone begin no turn, so
+that agents do not answer each other for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.wire.errors import Fault
 
 PAUSE_S: Final = 5.0
-"""Before a topic is joined again."""
+"""The pause before a topic is joined again."""
 MAX_CHARS: Final = 64 * 1024
 
 
@@ -70,7 +70,7 @@ class RoomConversations:
                 self._tasks.append(asyncio.ensure_future(self._take_part(self._rooms, name, table, table.room)))
 
     async def close(self) -> None:
-        """Leave them."""
+        """Leave the topics."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -117,7 +117,7 @@ class RoomConversations:
 
 
 def _chat_text(envelope: Envelope) -> str | None:
-    """The text of a chat that is addressed to somebody; None for everything else."""
+    """The text of a chat message that is addressed to somebody; None for all other envelopes."""
     if envelope.kind.type != kinds.CHAT or not envelope.to or len(envelope.payload) > MAX_CHARS:
         return None
     payload = msgspec.json.decode(envelope.payload, type=dict[str, Any])

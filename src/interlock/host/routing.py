@@ -1,7 +1,7 @@
-"""Which model answers an inference that a server asks for (MCPL, Host Routing Guidance).
+"""Chooses the model for an inference of a server (MCPL, Host Routing Guidance).
 
-A pin of the conversation goes first, then a name, then the longest pattern, then the default. A feature set that
-nothing names is refused: the conservative choice is to spend nothing.
+A pin of the conversation comes first, then an exact name, then the longest pattern, then the default. Without any of
+them the inference is refused, so that it costs nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from interlock.protocols.patterns import FEATURE_SETS, compile_pattern
 
 
 def route(settings: InferenceSettings, server: str, feature_set: str, conversation: str) -> tuple[str, str] | None:
-    """The model, and the rule that chose it; None where no rule does."""
+    """The model and the rule that chose it; None if no rule does."""
     pinned = settings.pins.get(conversation) if conversation else None
     if pinned is not None:
         return pinned, f"pin of {conversation}"
@@ -20,7 +20,7 @@ def route(settings: InferenceSettings, server: str, feature_set: str, conversati
             return settings.routes[exact], f"route {exact}"
     matching = [written for written in settings.routes if _matches(written, server, feature_set)]
     if matching:
-        # A pattern for one server is narrower than any for all.
+        # A pattern for one server is more specific than one for all servers.
         best = max(matching, key=lambda written: ("/" in written, len(written), written))
         return settings.routes[best], f"route {best}"
     return None if settings.default is None else (settings.default, "default")

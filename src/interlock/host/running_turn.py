@@ -1,6 +1,6 @@
-"""The state of one turn while it runs, and the messages of it that are stored. Pure.
+"""The state of a running turn, and its messages for the store. Pure.
 
-Every call is stored with a result: its own, or a note that there is none. No model accepts a call without one.
+Every call is stored with its result, or with a note that it has none, because models refuse a call without a result.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MAX_CHARS: Final = MAX_TURN_BYTES // 4
 NO_RESULT: Final = "Stopped: there is no result. The tool may have done its work."
 NOT_CALLED: Final = "Not called: the turn was stopped before."
 CUT_CHARS: Final = 1000
-"""Of each result in a turn that became too large."""
+"""Characters of each result that are kept in a turn that became too large."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME: Final = 64
-"""Of a tool that the model was not offered. Endpoints refuse a prompt with other names."""
+"""Characters of the name of an unknown tool. Endpoints refuse prompts with longer names."""
 
 
 class RunningTurn:
@@ -57,15 +57,15 @@ class RunningTurn:
         """How many of these calls were begun."""
 
     def store_as(self, version: int) -> None:
-        """The turn is stored, with this version."""
+        """Note the version under which the turn is stored."""
         self.version = version
 
     def hold(self, *, withheld: bool) -> None:
-        """Store no words of the model before the end, where a server may replace them."""
+        """Keep the model's text out of the store until the end, because a server may replace it."""
         self._withheld = withheld
 
     def use(self, stable: Stable) -> None:
-        """Take over the stable part of the prompt as this turn has it."""
+        """Set the stable part of the prompt."""
         self.conversation = msgspec.structs.replace(self.conversation, stable=stable)
 
     def keep_from(self, first: int) -> None:
@@ -80,21 +80,21 @@ class RunningTurn:
     # Tool calls.
 
     def know_ids(self, earlier: Iterable[ModelMessage]) -> None:
-        """Note the ids of calls in the rest of the prompt."""
+        """Note the ids of calls in earlier messages of the prompt."""
         self._ids |= {part.id for message in earlier for part in message.parts if isinstance(part, ToolUse)}
 
     def named(self, use: ToolUse, offered: Sequence[ToolDefinition]) -> ToolUse:
-        """The call with an id that no other call has, and a name that every endpoint takes in later prompts."""
+        """The call with a unique id, and a name that every endpoint accepts in later prompts."""
         id_, name = use.id, use.name
         while id_ in self._ids or not _ID.fullmatch(id_):
-            id_ = f"c{secrets.token_hex(4)}"  # Nine letters and digits, as the strictest endpoints want them.
+            id_ = f"c{secrets.token_hex(4)}"  # Nine letters and digits, as the strictest endpoints require.
         self._ids.add(id_)
         if all(tool.name != name for tool in offered):
             name = _STRANGE.sub("_", name)[:MAX_NAME] or "unnamed"
         return use if (id_, name) == (use.id, use.name) else ToolUse(id_, name, use.arguments)
 
     def answered(self, text: str, calls: list[ToolUse], finish: Finish) -> None:
-        """The model answered: its text, the tools it calls, and why it stopped. A round of calls begins."""
+        """Note an answer of the model: its text, its tool calls, and its stop reason. A round of calls begins."""
         texts = (TextContent(text),) if text else ()
         if texts or calls:
             self.check_room(len(text) + sum(len(use.arguments) for use in calls))
@@ -104,28 +104,28 @@ class RunningTurn:
         self._open, self._results, self._begun = calls, [], 0
 
     def begin_call(self) -> None:
-        """The next call of the round is made now."""
+        """Note that the next call of the round begins."""
         self._begun += 1
 
     def end_call(self, result: ModelToolResult) -> None:
-        """The call has a result. Raises TOO_LARGE for one that has no room: then all results of the turn are cut."""
+        """Note the result of the call. Raises TOO_LARGE if it does not fit; then all results of the turn are cut."""
         self._results.append(result)
         try:
             self.check_room(len(result.text) + sum(len(image.data or "") for image in result.images))
         except Fault:
-            # The turn fails. Whole results would leave no room for it in the next prompt, so the model would not know
-            # of the calls.
+            # The turn fails. With whole results it would not fit into the next prompt, and the model would not learn
+            # of its calls.
             self._results = [_cut(each) for each in self._results]
             self.messages = [_with_cut_results(message) for message in self.messages]
             raise
 
     def end_round(self) -> None:
-        """Every call of the round has its result."""
+        """End a round whose calls all have results."""
         self.messages.append(ModelMessage("user", tuple(self._results)))
         self._open, self._results = [], []
 
     def rewrite(self, text: str) -> None:
-        """Put another text in the place of everything that the model said."""
+        """Replace all text of the model."""
         self.text = text
         self.messages = [
             *_without_words(self.messages),
@@ -133,14 +133,17 @@ class RunningTurn:
         ]
 
     def check_room(self, chars: int) -> None:
-        """Count text of the turn. Raises TOO_LARGE for more than one turn may hold."""
+        """Count text of the turn. Raises TOO_LARGE beyond the limit of a turn."""
         self._size += chars
         if self._size > MAX_CHARS:
             raise Fault("TOO_LARGE", f"a turn holds at most {MAX_CHARS} characters")
 
     def to_store(self, *, ended: bool = False) -> list[ModelMessage]:
-        """The messages so far. Before the answer is whole, without media, which an endpoint may refuse for ever, and
-        without words that a server may replace."""
+        """The messages so far, for the store.
+
+        Before the turn has ended, they lack media, which an endpoint may always refuse, and text that a server may
+        replace.
+        """
         messages = self.messages or self._beginning()
         if self._open:
             messages = [*messages, ModelMessage("user", (*self._results, *self._missing()))]
@@ -149,12 +152,12 @@ class RunningTurn:
         return [without_media(message) for message in (_without_words(messages) if self._withheld else messages)]
 
     def _beginning(self) -> list[ModelMessage]:
-        """The message of the user and of the host, as long as no server was asked."""
+        """The first message, before servers have added to it."""
         message = user_message(self.turn.user_message, arrange(self.turn.context))
         return [message] if message.parts else []
 
     def _missing(self) -> list[ModelToolResult]:
-        """Notes in the place of results. A call that was not begun did nothing, as one that was refused."""
+        """Notes for calls without a result. A call that was not begun had no effect, like a refused one."""
         under_way, later = self._open[len(self._results) : self._begun], self._open[self._begun :]
         return [
             *(ModelToolResult(use.id, NO_RESULT, failed=True) for use in under_way),
@@ -163,7 +166,7 @@ class RunningTurn:
 
 
 def _without_words(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Messages without the words of the model."""
+    """Messages without the model's text."""
     kept = []
     for message in messages:
         parts = tuple(part for part in message.parts if message.role == "user" or not isinstance(part, TextContent))

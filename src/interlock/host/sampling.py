@@ -1,7 +1,7 @@
-"""The bridge to a client's own model: MCP sampling, for inferences of servers that no model of the hub is routed to.
+"""Uses a client's own model by MCP sampling, for inferences of servers without a model of the hub.
 
-The request passes the gates as the server's own, like any `sampling/createMessage`, so `[servers.ID.requests]`, grants,
-rates and approvals hold. Only a client that declared sampling is asked, and it may ask its person.
+The gates judge the request like any `sampling/createMessage` of the server, so `[servers.ID.requests]`, grants, rates
+and approvals hold. Only a client that declared sampling is asked, and it may ask its user.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class SamplingBridge:
         self._hub_app = hub_app
 
     def model(self, server: str, agents: tuple[str, ...], wanted: str | None) -> ClientModel | None:
-        """The model at the newest client of one of these agents that declared sampling; None if there is none.
+        """The model of the newest client of these agents that declared sampling; None if there is none.
 
-        The client is told of the model that the server wants, and chooses.
+        The client gets the server's preferred model, and decides.
         """
         found: Session | None = None
         for session in self._hub_app.hub.clients.sessions:
@@ -82,7 +82,7 @@ class ClientModel:
 
 
 def _params(prompt: ModelPrompt, wanted: str | None) -> dict[str, Any]:
-    """The request as every revision of MCP has it: one block in each message."""
+    """The request in a form that every revision of MCP supports: one block per message."""
     messages = [
         {"role": message.role, "content": _block(part)} for message in prompt.messages for part in message.parts
     ]
@@ -117,6 +117,6 @@ class _SamplingResult(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """The text of the answer; other content counts for nothing."""
+        """The text of the answer. Other content is ignored."""
         found = self.content if isinstance(self.content, list) else [self.content]
         return "\n".join(block.text for block in found if block.type == "text")

@@ -1,4 +1,4 @@
-"""Servers around the turns of the hub's own conversations: the turn as `hub.live.inference_hooks` wants it."""
+"""Connects the turns of the hub's own conversations to `hub.live.inference_hooks`."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class ServerHooks:
         return self._hooks.rewrites(self._of(turn))
 
     async def before(self, turn: HookedTurn, within_s: float | None = None) -> Sequence[Sourced]:
-        """Injections for this turn, each judged. Servers have `within_s` to answer, or else the usual time."""
+        """The judged injections for this turn. Servers must answer within `within_s`, or the usual time."""
         inference = self._of(turn)
         self._hooks.tell(inference, "started", None)
         return await self._hooks.before(inference, within_s)
 
     def placed(self, turn: HookedTurn, arranged: Arrangement) -> None:
-        """Record where the injections of a turn went, and those that had no room."""
+        """Record where the injections of a turn were placed, and which were dropped."""
         self._hooks.placed(self._of(turn), arranged.dropped, arranged.costs)
 
     async def after(self, turn: HookedTurn, response: ModelResponse) -> ModelResponse:
@@ -74,7 +74,7 @@ class ServerHooks:
         self._hooks.tell(inference, "completed", response.usage)
 
     def failed(self, turn: HookedTurn) -> None:
-        """Tell the servers that follow inferences that this one has no answer."""
+        """Tell servers that this inference ended without an answer."""
         self._hooks.tell(self._of(turn), "failed", None)
 
     def _of(self, turn: HookedTurn) -> TurnInference:

@@ -1,7 +1,7 @@
-"""The state that servers leave with conversations: loaded for each call, recorded from each result, kept in the store.
+"""The state that servers leave with conversations: loaded for each call, taken from each result, kept in the store.
 
-A state that cannot be taken (a patch that does not apply, an unknown parent, too much) is refused and recorded. The
-tool's result reaches the model all the same.
+An invalid state (a patch that does not apply, an unknown parent, too much data) is refused and recorded. The model gets
+the tool's result in any case.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interlock.wire.errors import Fault
 
 
 class KeptTree(msgspec.Struct, frozen=True):
-    """A tree, opened: its checkpoints, and when each was made."""
+    """A decrypted tree: its checkpoints, and the turn of each."""
 
     tree: CheckpointTree = CheckpointTree()
     turns: Mapping[str, int] = {}
@@ -41,7 +41,7 @@ class ConversationStates:
         """The trees of a conversation, the one that changed last first."""
         found = await self._hub_app.store.find(STATE_TREES, conversation=conversation)
         stored = sorted((document.value for document in found), key=lambda each: -each.updated)
-        # A large tree takes a while to open.
+        # Decrypting a large tree takes a while.
         return await asyncio.to_thread(lambda: {(each.server, each.feature_set): self._open(each) for each in stored})
 
     async def for_call(self, turn: Turn) -> CallStates:
@@ -50,7 +50,7 @@ class ConversationStates:
         return CallStates({place: each.tree for place, each in kept.items()})
 
     async def take(self, turn: Turn, states: CallStates) -> None:
-        """Keep the state that a call's result reports. One that cannot be kept is recorded as refused."""
+        """Store the state that a call's result reports. An invalid state is recorded as refused."""
         if states.used is None or not states.reported:
             return
         server, feature_set = states.used
@@ -61,7 +61,7 @@ class ConversationStates:
                 return
             kept = (await self.trees(conversation.id)).get(states.used, KeptTree())
             grown = await asyncio.to_thread(record, kept.tree, report)
-            # Also of a parent that was dropped: a rollback must know whether it is older than a turn.
+            # Keep the turn of a dropped parent, too: a rollback must know whether it is older than a turn.
             known = grown.checkpoints.keys() | {each.parent for each in grown.checkpoints.values()}
             turns = {id_: at for id_, at in kept.turns.items() if id_ in known}
             made = KeptTree(grown, {**turns, report.checkpoint: turn.index})

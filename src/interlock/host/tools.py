@@ -1,6 +1,6 @@
-"""Tools for a conversation: the list of its principal, and calls that pass the hub's gates as that principal.
+"""The tools of a conversation: the list of its principal, and calls through the hub's gates as that principal.
 
-A call that needs approval waits in the inbox like any other, and is made again once a person has answered.
+A call that needs approval opens an approval request like any other, and is made again after a person has answered.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from interlock.wire.errors import Fault
 
 LIST_S: Final = 30.0
 CALL_S: Final = 86_400.0
-"""The hub's own timeouts end a call long before."""
+"""The timeout of a call. The hub's own timeouts end it long before."""
 MAX_TOOLS: Final = 512
 MAX_RESULT_CHARS: Final = 128 * 1024
 """Longer results are cut, and say so."""
 MAX_IMAGES: Final = 4
 MAX_IMAGE_CHARS: Final = 256 * 1024
-"""Of all images of one result, in base64."""
+"""Base64 characters of all images of one result."""
 
 OnApproval = Callable[[str], None]
 
 
 class ToolOutcome(msgspec.Struct, frozen=True):
-    """The end of a tool call, for the model."""
+    """The outcome of a tool call, for the model."""
 
     text: str
     failed: bool = False
     images: tuple[ImageContent, ...] = ()
     refused: bool = False
-    """Whether a gate refused the call, before the server had it."""
+    """Whether a gate refused the call before it was sent."""
 
 
 class Tools:
@@ -57,7 +57,7 @@ class Tools:
         self._hub_app = hub_app
 
     def admit(self, principal: Principal) -> Caller:
-        """The principal as a caller. Raises a `Fault` if its key was revoked or the hub refuses all calls."""
+        """The caller of a principal. Raises a `Fault` if its key was revoked or the hub refuses all calls."""
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
         if self._hub_app.access.rights(principal) is None:
@@ -66,7 +66,7 @@ class Tools:
         return self._hub_app.authenticator.admit_principal(principal, "/mcp")
 
     async def list(self, caller: Caller) -> tuple[ToolDefinition, ...]:
-        """The tools in the caller's list, by name: the same list gives the same prompt."""
+        """The tools in the caller's list, sorted by name, so that the same list gives the same prompt."""
         found: list[ToolDefinition] = []
         cursor: str | None = None
         while len(found) < MAX_TOOLS:
@@ -116,7 +116,7 @@ class Tools:
 
 
 class _Approvals:
-    """The approval requests that one call opens. Each is told once, when it is opened."""
+    """The approval requests that one call opens. Each is reported once, when it is opened."""
 
     def __init__(self, inbox: Inbox, principal: Principal, tool: str, on_approval: OnApproval) -> None:
         self._inbox = inbox
@@ -128,7 +128,7 @@ class _Approvals:
         self._stop = inbox.on_change(self._on_change)
 
     async def answered(self, id: str, within_s: float) -> bool:
-        """Wait until a person has answered a request. False if nobody does in time."""
+        """Wait until a person has answered a request. False if nobody answers in time."""
         ends = time.monotonic() + within_s
         self._tell(id)
         while True:
@@ -145,7 +145,7 @@ class _Approvals:
                 return False
 
     def close(self) -> None:
-        """Follow nothing more."""
+        """Stop following approval requests."""
         self._stop()
 
     def _on_change(self, decision: Decision) -> None:
@@ -162,12 +162,12 @@ class _Approvals:
 
 
 def _was_refused(fault: Fault) -> bool:
-    """Whether the call went to no server. A refusal may be hidden behind the error for an unknown name."""
+    """Whether the call was not sent to a server. A refusal may look like the error for an unknown tool."""
     return is_refusal(fault) or (fault.foreign_code is None and fault.name == "TOOL_NOT_FOUND")
 
 
 def _images(result: _Called) -> dict[int, ImageContent]:
-    """The images of a result that a model can be shown, by their place: known kinds, few and not large."""
+    """The images of a result for a model, by position: of known types, and within bounds."""
     found: dict[int, ImageContent] = {}
     left = MAX_IMAGE_CHARS
     for place, block in enumerate(result.content):
@@ -181,7 +181,7 @@ def _images(result: _Called) -> dict[int, ImageContent]:
 
 
 def _text(result: _Called, images: Mapping[int, ImageContent]) -> str:
-    """A result as text. Media are named; those among `images` also go to a model that sees."""
+    """A result as text. Notes replace media; a model with vision also gets those in `images`."""
     texts = []
     for place, block in enumerate(result.content):
         kind = block.get("type")
@@ -228,6 +228,6 @@ class _Called(msgspec.Struct):
 
     @property
     def _error(self) -> dict[str, Any]:
-        """The hub's own error. Only the hub writes this member."""
+        """The hub's own error in the result. Only the hub writes this member."""
         error = self.meta.get("dev.interlock/error")
         return error if self.isError and isinstance(error, dict) else {}

@@ -1,4 +1,4 @@
-"""One turn while it runs: its pieces as they come, for any number of readers, in memory until they were read."""
+"""A running turn: its pieces for any number of readers, kept in memory for a while."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class TurnPiece(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: Kind
     text: str = ""
-    """Of `text` and `thinking`: more of it. Of `tool`: the arguments. Of `result`: its text. Of `done`: the whole
-    answer. Of `error`: the reason."""
+    """For `text` and `thinking`: the next piece. For `tool`: the arguments. For `result`: its text. For `done`: the
+    whole answer. For `error`: the reason."""
     name: str = ""
-    """Of `tool` and `result`: the tool. Of `approval`: the id of the request. Of `error`: the name of the error."""
+    """For `tool` and `result`: the tool. For `approval`: the id of the request. For `error`: the name of the error."""
     failed: bool = False
-    """Of `result`: whether the call failed or was refused."""
+    """For `result`: whether the call failed or was refused."""
     input_tokens: int = 0
     output_tokens: int = 0
-    """Of `done`: the tokens of the whole turn."""
+    """For `done`: the tokens of the whole turn."""
     finish: str = ""
-    """Of `done`: why the model stopped."""
+    """For `done`: why the model stopped."""
 
 
 class Turn:
@@ -80,12 +80,12 @@ class Turn:
 
     @property
     def principal(self) -> Principal:
-        """The principal whose rights it has."""
+        """The principal whose rights the turn has."""
         return self.conversation.principal
 
     @property
     def model_info(self) -> ModelInfo:
-        """The model, as servers are told of it."""
+        """The model information for servers."""
         return self.model.info
 
     @property
@@ -94,23 +94,23 @@ class Turn:
         return bool(self.pieces) and self.pieces[-1].kind in ("done", "error")
 
     def keep_unmoderated(self, text: str) -> None:
-        """Keep the answer as the model wrote it. It is no piece, so that no reader of the turn sees it."""
+        """Keep the unmoderated answer of the model. It is not a piece, so no reader of the turn sees it."""
         self.unmoderated = text
 
     def begin(self, refused: Fault | None = None) -> None:
-        """The turn is in the store, or could not be stored. Only the first word counts."""
+        """Note that the turn is stored, or `refused` if it could not be. Only the first call counts."""
         if not self._begun.is_set():
             self._refused = refused
             self._begun.set()
 
     async def begun(self) -> None:
-        """Wait until it is in the store. Raises the `Fault` of a turn that could not be stored."""
+        """Wait until the turn is stored. Raises the `Fault` if it could not be stored."""
         await self._begun.wait()
         if self._refused is not None:
             raise self._refused
 
     async def acted(self) -> None:
-        """Wait until it calls a tool, or ends. From then on it must not begin again."""
+        """Wait until the turn calls a tool or ends. After that, it must not be repeated."""
         async for piece in self:
             if piece.kind in ("tool", "done", "error"):
                 return
@@ -124,7 +124,7 @@ class Turn:
         await self._may_call.wait()
 
     def add(self, piece: TurnPiece) -> None:
-        """Hand a piece to the readers. Raises TOO_LARGE for more than a turn may have."""
+        """Add a piece for the readers. Raises TOO_LARGE beyond the limits of a turn."""
         last = piece.kind in ("done", "error")
         self._chars += len(piece.text)
         if not last and (len(self.pieces) >= MAX_PIECES or self._chars > MAX_TEXT):
@@ -134,7 +134,7 @@ class Turn:
         changed.set()
 
     async def read(self, after: int, wait_s: float) -> list[TurnPiece]:
-        """The pieces after the first so many; waits for one if there is none yet, but no longer than this."""
+        """The pieces after the first `after`. Waits up to `wait_s` if there is none yet."""
         if after >= len(self.pieces) and not self.ended:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -151,7 +151,7 @@ class Turn:
             at += 1
 
     async def answer(self) -> str:
-        """The whole answer. Raises a `Fault` where there is none."""
+        """Wait for the whole answer. Raises a `Fault` if the turn failed."""
         async for piece in self:
             if piece.kind == "error":
                 raise Fault(piece.name, piece.text)

@@ -1,7 +1,7 @@
-"""Leases on conversations: of several hubs on one store, one at a time runs a turn of a conversation.
+"""Leases on conversations: only one hub of a store at a time runs a turn of a conversation.
 
-A hub renews its lease while the turn runs. The lease of a hub that died ends by itself, and one of an earlier run of
-the same hub counts for nothing.
+A hub renews its lease while the turn runs. The lease of a hub that died expires, and a lease of an earlier run of the
+same hub is void.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from interlock.store.store import Transaction
 from interlock.wire.errors import Fault
 
 LEASE_S: Final = 60.0
-"""After this time the lease of a hub that died is void. The clocks of hubs on one store must agree better than that."""
+"""The lifetime of a lease without renewal. The clocks of hubs on one store must differ by less than that."""
 RENEWALS: Final = 3
-"""In the time of one lease."""
+"""Renewals within the lifetime of one lease."""
 
 
 class TurnLeases:
@@ -32,7 +32,7 @@ class TurnLeases:
         self.node = hub_app.hub.worker.node
 
     async def take(self, transaction: Transaction, turn: StoredTurn) -> None:
-        """Lease the conversation of a turn that begins. Raises RESOURCE_EXHAUSTED while another hub has the lease."""
+        """Take the lease for a turn that begins. Raises RESOURCE_EXHAUSTED while another hub has it."""
         found = await transaction.get(TURN_LEASES, turn.conversation)
         if found is not None and found.value.node != self.node and found.value.until > time.time():
             message = "a turn of this conversation is under way at another hub"
@@ -41,13 +41,13 @@ class TurnLeases:
         transaction.put(TURN_LEASES, TurnLease(turn.conversation, self.node, turn.inference, time.time() + LEASE_S))
 
     async def give_back(self, transaction: Transaction, turn: StoredTurn) -> None:
-        """End the lease with the commit of its turn."""
+        """Delete the lease in the transaction that commits its turn."""
         found = await transaction.get(TURN_LEASES, turn.conversation)
         if found is not None and found.value.inference == turn.inference:
             transaction.delete(TURN_LEASES, turn.conversation)
 
     async def keep(self, conversation: str, inference: str) -> None:
-        """Renew the lease of a turn until it is given back. Runs beside the turn."""
+        """Renew the lease of a turn until it is given back. This runs beside the turn."""
         while True:
             await asyncio.sleep(LEASE_S / RENEWALS)
             try:
@@ -58,4 +58,4 @@ class TurnLeases:
                     renewed = msgspec.structs.replace(found.value, until=time.time() + LEASE_S)
                     transaction.put(TURN_LEASES, renewed)
             except StoreError:
-                continue  # The store is away for a moment, or the lease was given back just now.
+                continue  # The store is unavailable for a moment, or the lease was just given back.

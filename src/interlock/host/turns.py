@@ -1,7 +1,7 @@
-"""Runs turns: hooks before, the model with its tools, hooks after, and the turn in the store.
+"""Runs turns: hooks before, the model with its tools, hooks after, and the commit.
 
-A turn is stored when it begins, and around each tool call. So a turn that fails, is stopped or dies with the hub has
-everything that happened before, and the conversation goes on.
+A turn is stored when it begins, and before and after each tool call. So the store has all earlier steps of a turn that
+fails, is stopped, or dies with the hub, and the conversation can continue.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from interlock.protocols.mcpl.injections import arrange
 from interlock.wire.errors import Fault
 
 RESERVE: Final = 1024
-"""Tokens of the window that are left free, since counts before the inference are estimates."""
+"""Tokens of the window that stay free, because counts before the inference are estimates."""
 
 
 class Turns:
@@ -72,18 +72,18 @@ class Turns:
             fault = Fault("CANCELLED", "the turn was stopped")
         except Exception as cause:
             self._hub_app.logs.add("hub", "hub", f"a turn failed: {cause!r}")
-            fault = Fault("INTERNAL_ERROR", "a fault of ours; `interlock logs hub` has it")
+            fault = Fault("INTERNAL_ERROR", "an internal error of the hub; see `interlock logs hub`")
         if fault is not None and running.version:
             self._hooks.failed(turn)
         finishing = asyncio.ensure_future(self._finish(running, fault))
         while not finishing.done():
-            with suppress(asyncio.CancelledError):  # A stop that comes now is too late.
+            with suppress(asyncio.CancelledError):  # It is too late for a stop.
                 await asyncio.shield(finishing)
         leasing.cancel()
         return finishing.result()
 
     async def _begin(self, running: RunningTurn) -> None:
-        """Store the turn before anything else happens in it."""
+        """Store the turn before its first step."""
         stored = self._stored(running, UNFINISHED)
         running.store_as(await self._conversations.begin(running.conversation, stored, running.to_store()))
         running.turn.begin()
@@ -92,20 +92,20 @@ class Turns:
         turn = running.turn
         caller = self._tools.admit(turn.conversation.principal)
         tools = await self._tools.list(caller) if "tools" in turn.model.info.capabilities else ()
-        # Earlier turns are read while the servers think.
+        # Read earlier turns while the servers are being asked.
         asking = asyncio.ensure_future(self._hooks.before(turn))
         try:
             stored = await self._conversations.turns(turn.conversation.stored, first=turn.conversation.stored.first)
             injections = await asking
         finally:
-            # A turn that ends here has no use for an answer of the servers.
+            # The turn failed, so the servers' answers are no longer needed.
             asking.cancel()
         arranged = arrange([*turn.context, *injections], turn.conversation.stable.prefix)
         self._hooks.placed(turn, arranged)
         running.use(msgspec.structs.replace(turn.conversation.stable, prefix=arranged.prefix))
         running.messages.append(user_message(turn.user_message, arranged))
         earlier = self._history(running, tools, stored)
-        # An answer that a server may rewrite is shown to nobody before that.
+        # Withhold an answer that a server may rewrite until the server has seen it.
         withheld = self._hooks.rewrites(turn)
         running.hold(withheld=withheld)
         for _ in range(self._hub_app.config.host.rounds):
@@ -129,7 +129,7 @@ class Turns:
     def _history(
         self, running: RunningTurn, tools: tuple[ToolDefinition, ...], stored: Sequence[Recorded]
     ) -> tuple[ModelMessage, ...]:
-        """The messages of earlier turns, as many as fit into the model's window."""
+        """The messages of the earlier turns that fit into the model's window."""
         conversation, info = running.conversation, running.turn.model.info
         turns = [turn for turn in stored if turn.stored.index < running.turn.index]
         fixed = estimated(ModelPrompt(tuple(running.messages), system_of(conversation.stable), tools), 0).input_tokens
@@ -142,7 +142,7 @@ class Turns:
         return earlier
 
     def _answer_room(self, running: RunningTurn) -> int:
-        """Tokens of an answer: as the settings say, and no more than half of the window."""
+        """The tokens reserved for the answer: the setting, but at most half of the window."""
         settings = self._hub_app.config.models.get(running.conversation.stored.model)
         window = running.turn.model.info.context_window or 0
         return max(1, min(window // 2, window if settings is None else settings.max_tokens))
@@ -166,12 +166,12 @@ class Turns:
                 elif isinstance(chunk, Finished):
                     finish = chunk.reason
         if finish is None:
-            raise Fault("UPSTREAM_ERROR", "the model gave no end of its answer")
+            raise Fault("UPSTREAM_ERROR", "the model's answer is incomplete")
         running.answered(text, calls, finish)
         return calls
 
     async def _call(self, running: RunningTurn, use: ToolUse) -> None:
-        """Make one call of a round. It is in the store before it is made, and its result after."""
+        """Make one call of a round. The call is stored before it is made, its result afterwards."""
         turn = running.turn
         turn.add(TurnPiece("tool", use.arguments, use.name))
         await turn.may_call()
@@ -200,7 +200,7 @@ class Turns:
         return cost_of(running.usage, self._hub_app.config.models.get(running.conversation.stored.model))
 
     async def _save(self, running: RunningTurn) -> None:
-        """Store the turn as far as it came. A call that cannot be recorded is not made."""
+        """Store the current state of the turn. A call that cannot be stored is not made."""
         stored, cost = self._stored(running, UNFINISHED), self._cost(running)
         version = await self._conversations.save(
             running.conversation, stored, running.version, running.to_store(), cost
@@ -208,7 +208,7 @@ class Turns:
         running.store_as(version)
 
     async def _finish(self, running: RunningTurn, fault: Fault | None) -> Conversation:
-        """Store the end of the turn, and give it its last piece."""
+        """Store the end of the turn, and add its last piece."""
         turn, usage = running.turn, running.usage
         conversation = running.conversation
         try:
@@ -231,7 +231,7 @@ class Turns:
 
 
 async def _chunks(running: RunningTurn, prompt: ModelPrompt) -> AsyncGenerator[Chunk, None]:
-    """The answer of the turn's model. Its tokens count however it ends, unless the endpoint refused the request."""
+    """The chunks of the model's answer. Its tokens always count, unless the endpoint refused the request."""
     written: int | None = None
     usage: Usage | None = None
     try:

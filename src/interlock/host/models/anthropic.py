@@ -39,7 +39,7 @@ FINISH: Final[dict[str, Finish]] = {
     "pause_turn": "end_turn",
     "refusal": "refusal",
 }
-"""The reasons of this API. One that is not here counts as `end_turn`."""
+"""The stop reasons of this API. An unknown one counts as `end_turn`."""
 _CACHED: Final = {"type": "ephemeral"}
 
 
@@ -69,13 +69,13 @@ class AnthropicModel(StreamedModel):
                 for tool in prompt.tools
             ]
         if prompt.system:
-            # The endpoint keeps tools and system up to this mark, which every turn of a conversation shares.
+            # The endpoint caches tools and system up to this mark. They are the same in every turn of a conversation.
             body["system"] = [{"type": "text", "text": prompt.system, "cache_control": _CACHED}]
         return await body_of(body, prompt, _messages)
 
 
 class _StreamReader(AnswerReader):
-    """The index of a tool call is that of its block."""
+    """Reads one answer. A tool call has the index of its block."""
 
     def __init__(self, secrets: EndpointSecrets) -> None:
         super().__init__(secrets)
@@ -122,7 +122,7 @@ def _messages(message: ModelMessage) -> list[dict[str, Any]]:
 
 
 def _results_first(parts: tuple[Part, ...]) -> list[Part]:
-    """The API wants the results of tools before everything else in their message."""
+    """The parts of a message with tool results first, as the API requires."""
     return sorted(parts, key=lambda part: not isinstance(part, ModelToolResult))
 
 

@@ -1,7 +1,7 @@
-"""The HTTP side of model endpoints: one request, its events, and everything that can go wrong with it.
+"""The HTTP client of model endpoints: one request, its events, and its failures.
 
-A busy endpoint is asked again as it says (`Retry-After`), never sooner than its turn would be without, within the
-model's `wait_s`. Once a part of the answer has come, nothing is repeated. An error never repeats the endpoint's key.
+A request to a busy endpoint is repeated after its `Retry-After`, but never sooner than without that header, and within
+the model's `wait_s`. After the first part of an answer, it is not repeated. Errors never contain the endpoint's key.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from interlock.wire.json_values import JSON_ERRORS, decode_json, decode_json_or
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of one answer."""
+"""Bytes of one answer."""
 MAX_EVENT_BYTES: Final = 2 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 64 * 1024
 FIRST_PAUSE_S: Final = 0.5
 PING: Final = "ping"
 """The name of events that only keep a connection open."""
 KEPT_ALIVE: Final = 10
-"""Times `idle_s` that comments and pings alone keep an answer open."""
+"""An answer with only comments and pings stays open for this many times `idle_s`."""
 SHORTEST_SECRET: Final = 6
-"""Characters. A shorter key, such as `none`, is a placeholder and a word of many messages."""
+"""Characters from which a key is hidden in messages. A shorter key, such as `none`, is a placeholder."""
 BUSY: Final = frozenset({429, 500, 502, 503, 504, 529})
 """Statuses after which the same request may succeed."""
 
 SMALL_CHARS: Final = 32 * 1024
-"""A prompt of this size is encoded at once; a larger one would hold the loop."""
+"""A prompt up to this size is encoded on the loop, a larger one in a thread."""
 
 T = TypeVar("T")
 
@@ -100,14 +100,14 @@ class ModelEndpoint:
                 answer.close()
                 if not answer.stale or fresh:
                     raise
-                fresh = True  # the endpoint closed an idle connection, which says nothing about the request
+                fresh = True  # The endpoint closed an idle connection, so the request did not fail.
                 continue
             except BaseException:
                 answer.close()
                 raise
             answer.close()
             retry_after_ms = fault.retry_after_ms
-            # `Retry-After: 0`, or a date of a clock that is behind, would make a storm of requests.
+            # `Retry-After: 0`, or a date from a slow clock, must not cause a storm of requests.
             wait_s = max(pause, 0 if retry_after_ms is None else retry_after_ms / 1000)
             if head.status not in BUSY or time.monotonic() + wait_s > ends:
                 raise fault
@@ -115,7 +115,7 @@ class ModelEndpoint:
             await asyncio.sleep(wait_s)
 
     async def _refusal(self, answer: StreamedAnswer, head: ResponseHead, clock: _AnswerClock) -> Fault:
-        """The error for an answer that is no event stream."""
+        """The error for an answer that is not an event stream."""
         body = b""
         async for piece in answer.pieces(self._settings.idle_s):
             clock.check(progress=False)
@@ -137,7 +137,7 @@ class ModelEndpoint:
 
 
 class EndpointSecrets:
-    """The secrets that the hub sends to one endpoint. Endpoints and proxies repeat them in their errors."""
+    """The secrets that the hub sends to one endpoint. Some endpoints and proxies quote them in errors."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         found = {form for text in texts for form in (text, quote(text, safe="")) if len(text) >= SHORTEST_SECRET}
@@ -155,22 +155,22 @@ class EndpointSecrets:
         return cls([*texts, *map(unquote, texts)])
 
     def hidden_in(self, message: str) -> str:
-        """The message without secrets, cut to a length that an error may have."""
-        # First the endpoint's own: the other patterns, or the cut, could leave a part of one.
+        """The message without secrets, cut to a bounded length."""
+        # Replace the endpoint's own secrets first. The other patterns, or the cut, could leave a part of one.
         for text in self._texts:
             message = message.replace(text, "[secret: model key]")
         return redact(message)[:500]
 
 
 class _AnswerClock:
-    """The time that one answer may take: in all, and without an event that belongs to it."""
+    """The time limits of one answer: in total, and between two of its events."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
         self._began = self._progress = time.monotonic()
 
     def check(self, *, progress: bool) -> None:
-        """Bytes came. Raises UPSTREAM_TIMEOUT for an answer that takes too long."""
+        """Note that bytes arrived. Raises UPSTREAM_TIMEOUT if the answer takes too long."""
         now, settings = time.monotonic(), self._settings
         if now - self._began > settings.answer_s:
             message = f"the model's endpoint did not end its answer within {settings.answer_s:g} s"
@@ -179,7 +179,7 @@ class _AnswerClock:
             self._progress = now
         elif now - self._progress > KEPT_ALIVE * settings.idle_s:
             kept = f"{KEPT_ALIVE * settings.idle_s:g} s"
-            raise Fault("UPSTREAM_TIMEOUT", f"the model's endpoint sent nothing but signs of life for {kept}")
+            raise Fault("UPSTREAM_TIMEOUT", f"the model's endpoint sent only comments and pings for {kept}")
 
 
 _CHECK: Final = "check `url` and `model` in [models.NAME]"
@@ -188,9 +188,9 @@ _CHECK: Final = "check `url` and `model` in [models.NAME]"
 async def body_of(
     stable: Mapping[str, Any], prompt: ModelPrompt, messages: Callable[[ModelMessage], Iterable[Any]]
 ) -> bytes:
-    """The JSON of a request: the stable members first, the messages last. A large one is made off the loop.
+    """The JSON of a request: the stable members first, the messages last. A thread makes a large one.
 
-    Each message is encoded by itself, so that the thread never holds the interpreter for long.
+    Each message is encoded by itself, so that the thread never holds the interpreter lock for long.
     """
 
     def make() -> bytes:
@@ -201,12 +201,12 @@ async def body_of(
 
 
 def read(event: SseEvent, kind: type[T]) -> T:
-    """The JSON of an event. Raises UPSTREAM_ERROR for an event that is none."""
+    """The decoded JSON of an event. Raises UPSTREAM_ERROR if it cannot be decoded."""
     return decode_json(event.data, kind, "UPSTREAM_ERROR", "the model's endpoint sent an event that cannot be read")
 
 
 def cut_off() -> Fault:
-    """The stream ended before the answer did."""
+    """The error for a stream that ended before the answer."""
     return Fault("UPSTREAM_UNAVAILABLE", "the model's endpoint ended its answer before it was complete")
 
 
@@ -216,7 +216,7 @@ def reported(message: str, secrets: EndpointSecrets) -> Fault:
 
 
 def arguments_of(text: str) -> dict[str, Any] | None:
-    """The arguments of a tool call; None where the model did not write a JSON object."""
+    """The arguments of a tool call; None if the model did not write a JSON object."""
     return decode_json_or(text or "{}", dict[str, Any], None)
 
 

@@ -1,6 +1,6 @@
-"""Media in prompts: a model gets those that it takes, and a note in the place of each other one. Pure.
+"""Media in prompts: a model gets the media that it supports, and a note in the place of others. Pure.
 
-An endpoint refuses a whole prompt for one image that it does not take, and so every later turn of the conversation.
+An endpoint refuses a whole prompt because of one unsupported image, and so would refuse every later turn.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from interlock.judge.addresses import kind_of, read_address
 from interlock.protocols.mcpl.content import AudioContent, ImageContent, TextContent
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The kinds that models take."""
+"""The image types that models support."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _INSIDE: Final = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa")
-"""The last part of names that mean something inside a network alone."""
+"""The last labels of host names that only exist inside a network."""
 
 
 def presentable(prompt: ModelPrompt, capabilities: Sequence[str]) -> ModelPrompt:
-    """The prompt as a model with these capabilities takes it."""
+    """The prompt with the media that a model with these capabilities supports."""
     messages = tuple(_with(message, capabilities) for message in prompt.messages)
     return msgspec.structs.replace(prompt, messages=messages)
 
 
 def without_media(message: ModelMessage) -> ModelMessage:
-    """A message with notes in the place of its media."""
+    """A message with notes instead of media."""
     return _with(message, ())
 
 
 def is_image(kind: object, data: object) -> bool:
-    """Whether a model can be shown this image."""
+    """Whether models support this image."""
     return isinstance(kind, str) and kind in IMAGES and isinstance(data, str) and _BASE64.fullmatch(data) is not None
 
 
@@ -63,7 +63,7 @@ def _is_taken(part: ImageContent | AudioContent, capabilities: Sequence[str]) ->
 
 
 def is_public(uri: str) -> bool:
-    """Whether an endpoint may fetch this address: of the web, and not of a network that the endpoint stands in."""
+    """Whether an endpoint may fetch this address: on the public web, not in the endpoint's own network."""
     try:
         parts = urlsplit(uri)
         host = (parts.hostname or "").rstrip(".").lower()

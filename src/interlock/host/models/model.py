@@ -1,6 +1,6 @@
-"""One interface for every model: a prompt goes in, chunks come out.
+"""The interface of models: a prompt goes in, chunks come out.
 
-A model raises a `Fault` for everything that goes wrong at its endpoint. After `Finished` comes nothing more.
+A model raises a `Fault` for every failure of its endpoint. `Finished` is the last chunk.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from interlock.protocols.mcpl.content import (
 from interlock.protocols.mcpl.inference import FinishReason, ModelInfo, Usage
 
 BYTES_PER_TOKEN: Final = 4
-"""For estimates, where an endpoint does not count."""
+"""Used for estimates, if an endpoint does not count tokens."""
 IMAGE_CHARS: Final = 1_600 * BYTES_PER_TOKEN
-"""An image costs by its pixels, about 1,600 tokens at most."""
+"""The size of an image in estimates. An image takes at most about 1,600 tokens, depending on its pixels."""
 MAX_CALLS: Final = 64
 """Tool calls in one answer."""
 MAX_ARGUMENT_BYTES: Final = 1024 * 1024
-"""Arguments of one tool call."""
+"""Bytes of the arguments of one tool call."""
 MAX_COUNT: Final = 2**40
 CLAIM_FACTOR: Final = 8
-"""A count of tokens that another states may differ from the hub's estimate by this factor: tokenizers do."""
+"""The factor by which a token count of a peer may differ from the hub's estimate, because tokenizers differ."""
 
 TokenCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
-"""A number of tokens, as an endpoint states it."""
+"""A number of tokens that an endpoint states."""
 
 Finish = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]
 """Why a model stopped. `tool_use` waits for results, `refusal` is the endpoint's own filter."""
 
 
 class ToolUse(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
-    """A call of a tool, in the model's words."""
+    """A tool call as the model wrote it."""
 
     id: str
     name: str
     arguments: str
-    """JSON, if the model wrote any that can be read."""
+    """The arguments as the model wrote them, usually JSON."""
 
 
 class ModelToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
@@ -54,9 +54,9 @@ class ModelToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_r
     text: str
     failed: bool = False
     images: tuple[ImageContent, ...] = ()
-    """Images of the result, for a model that sees."""
+    """Images of the result, for a model with vision."""
     refused: bool = False
-    """Whether a gate of the hub refused the call: it did nothing."""
+    """Whether a gate of the hub refused the call, so that it had no effect."""
 
 
 Part: TypeAlias = (
@@ -68,7 +68,7 @@ class Injected(msgspec.Struct, frozen=True):
     """The origin of a part of a message that a server added."""
 
     part: int
-    """Its place among the parts."""
+    """The index of the part."""
     server: str
     namespace: str
 
@@ -79,7 +79,7 @@ class ModelMessage(msgspec.Struct, frozen=True):
     role: Literal["user", "assistant"]
     parts: tuple[Part, ...]
     injected: tuple[Injected, ...] = ()
-    """The parts that servers added. A text alone does not tell: anybody can write one that looks like it."""
+    """The parts that servers added. The text alone does not show that, because anybody could imitate the label."""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ class TextDelta(msgspec.Struct, frozen=True):
 
 
 class ThinkingDelta(msgspec.Struct, frozen=True):
-    """A piece of the model's reasoning, which is no part of the answer."""
+    """A piece of the model's reasoning, which is not part of the answer."""
 
     text: str
 
@@ -129,20 +129,20 @@ class Model(Protocol):
 
     @property
     def info(self) -> ModelInfo:
-        """The model, as servers are told of it."""
+        """The model information for servers."""
 
     def stream(self, prompt: ModelPrompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
 
 
 class ConfiguredModel(Model, Protocol):
-    """A model of the configuration, with connections of its own."""
+    """A configured model, with its own connections."""
 
     async def drain(self) -> None:
-        """Wait until no answer is under way."""
+        """Wait until no answer is being read."""
 
     async def close(self) -> None:
-        """Close its connections. Answers that are under way fail."""
+        """Close its connections. Answers that are being read fail."""
 
 
 def estimated(prompt: ModelPrompt, answer_chars: int) -> Usage:
@@ -151,11 +151,11 @@ def estimated(prompt: ModelPrompt, answer_chars: int) -> Usage:
 
 
 def believable(claimed: Usage, counted: Usage, most: int, slack: int = 0) -> Usage:
-    """The tokens that a client or an endpoint states, within bounds around the hub's own estimate.
+    """The token count of a client or an endpoint, limited to a range around the hub's own estimate.
 
-    Neither can one number use up a server's budget, nor can a server spend without limit where none are stated.
-    `most` is the longest answer that was asked for; text that nobody sees, such as reasoning, counts too. `slack` is
-    for tokens of prompts that the hub does not see.
+    So a wrong count can neither use up a server's budget nor let a server spend without limit. `most` is the longest
+    answer that was requested, which includes hidden text such as reasoning. `slack` allows for prompt tokens that the
+    hub does not see.
     """
     least_in, least_out = counted.input_tokens // CLAIM_FACTOR, counted.output_tokens // CLAIM_FACTOR
     return Usage(
@@ -172,7 +172,7 @@ def size_of_chunk(chunk: Chunk) -> int:
 
 
 def size_of(prompt: ModelPrompt) -> int:
-    """About how many characters a prompt has. It is asked often, so nothing is encoded for it."""
+    """The approximate number of characters of a prompt. It is called often, so it encodes nothing."""
     tools = sum(len(tool.name) + len(tool.description) + len(bytes(tool.schema)) for tool in prompt.tools)
     parts = sum(_size(part) for message in prompt.messages for part in message.parts)
     return len(prompt.system) + tools + parts
@@ -193,5 +193,5 @@ def _size(part: Part) -> int:
 
 
 def for_servers(reason: Finish) -> FinishReason:
-    """The reason as MCPL has it, which knows neither tools nor filters here."""
+    """The stop reason in MCPL, which has none for tools and filters."""
     return reason if reason in ("max_tokens", "stop_sequence") else "end_turn"

@@ -1,4 +1,4 @@
-"""The models of a configuration. Each is made when it is first used, and anew when its settings have changed."""
+"""The configured models. Each is made at its first use, and again after its settings have changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Models:
         return found
 
     def get(self, name: str) -> ConfiguredModel:
-        """A model by its name in the configuration. Raises a `Fault` where there is none, or none that can be made."""
+        """A model by its configured name. Raises a `Fault` if it does not exist or cannot be made."""
         settings = self.settings(name)
         known = self._made.get(name)
         if known is not None and known[0] == settings:
@@ -54,7 +54,7 @@ class Models:
         await self._closing.close()
 
     def _retire(self, model: ConfiguredModel) -> None:
-        """Close a model whose settings have changed, after the answers that it still gives."""
+        """Close a model whose settings have changed, after its running answers."""
 
         async def retire() -> None:
             await model.drain()

@@ -37,7 +37,7 @@ FINISH: Final[dict[str, Finish]] = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
-"""The reasons of this API. One that is not here counts as `end_turn`."""
+"""The finish reasons of this API. An unknown one counts as `end_turn`."""
 
 
 class OpenAiModel(StreamedModel):
@@ -48,7 +48,7 @@ class OpenAiModel(StreamedModel):
         url = url if url.endswith("/chat/completions") else f"{url}/chat/completions"
         headers = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
         super().__init__(settings, "openai", url, headers, resolver)
-        # OpenAI's newer models refuse `max_tokens`, other endpoints know nothing else.
+        # OpenAI's newer models refuse `max_tokens`, which is the only name that other endpoints know.
         self._bound = "max_completion_tokens" if urlsplit(url).hostname == "api.openai.com" else "max_tokens"
 
     def _reader(self) -> _StreamReader:
@@ -77,7 +77,7 @@ class OpenAiModel(StreamedModel):
 
 
 class _StreamReader(AnswerReader):
-    """The pieces of a tool call name its index; some endpoints name the same for all calls, or none."""
+    """Reads one answer. Pieces of a tool call name its index, but some endpoints repeat or omit it."""
 
     def __init__(self, secrets: EndpointSecrets) -> None:
         super().__init__(secrets)
@@ -115,7 +115,7 @@ class _StreamReader(AnswerReader):
 
 
 def _is_another(call: _Call, known: PartialCall) -> bool:
-    """Whether a piece with a name begins a call of its own. Pieces without one may have any id at some endpoints."""
+    """Whether a piece with a name begins another call. At some endpoints, pieces without a name have varying ids."""
     return call.id != known.id if call.id else call.index is None
 
 
@@ -125,13 +125,13 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _messages(message: ModelMessage) -> Iterator[dict[str, Any]]:
-    """A message as this API has it: the result of each call is a message of its own, before anything else."""
+    """The API messages for one message: first each tool result as a message of its own, then the rest."""
     for part in message.parts:
         if isinstance(part, ModelToolResult):
             yield {"role": "tool", "tool_call_id": part.id, "content": part.text}
     calls = [part for part in message.parts if isinstance(part, ToolUse)]
     parts = [part for part in message.parts if not isinstance(part, ToolUse | ModelToolResult)]
-    # Results are text in this API, so their images follow as a message of the user.
+    # Tool results are text in this API, so their images follow as a user message.
     shown = [(part.id, part.images) for part in message.parts if isinstance(part, ModelToolResult) and part.images]
     seen: list[TextContent | ImageContent] = []
     for id_, images in shown:
@@ -152,7 +152,7 @@ def _messages(message: ModelMessage) -> Iterator[dict[str, Any]]:
 
 
 def _arguments(call: ToolUse) -> str:
-    """The arguments as the model wrote them. Endpoints that read them refuse a prompt with others than an object."""
+    """The arguments as the model wrote them, or an empty object if they are not one, which some endpoints refuse."""
     return call.arguments if call.arguments and arguments_of(call.arguments) is not None else "{}"
 
 

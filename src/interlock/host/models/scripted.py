@@ -1,7 +1,7 @@
 """A model that answers from a script: for demonstrations and tests, without an endpoint.
 
-A script is a list of steps. The first step whose `when` occurs in the newest message answers it; steps without `when`
-answer in their order, one for each answer of the conversation so far. So a script goes on after a restart.
+A script is a list of steps. The first step whose `when` occurs in the newest message answers it. Steps without `when`
+answer in order, by the number of earlier answers in the conversation, so that a script continues after a restart.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer."""
 
     when: str | None = None
-    """Text in the newest message that this step answers."""
+    """The text in the newest message to which this step is the answer."""
     text: str = ""
-    """The answer. `{user}` stands for the newest text of the user, `{result}` for the newest result of a tool,
+    """The answer. `{user}` stands for the newest user text, `{result}` for the newest tool result,
     `{system}` for the instructions."""
     tool: str | None = None
     """A tool to call."""
     arguments: dict[str, Any] = {}
     error: str | None = None
-    """A failure in place of an answer."""
+    """An error instead of an answer."""
 
 
 class ScriptedModel:
@@ -77,10 +77,10 @@ class ScriptedModel:
         yield Finished("end_turn" if step.tool is None else "tool_use", estimated(prompt, len(text.encode())))
 
     async def drain(self) -> None:
-        """Nothing of it is ever under way elsewhere."""
+        """Return at once: a scripted model has no running answers."""
 
     async def close(self) -> None:
-        """It has no connections."""
+        """Do nothing: a scripted model has no connections."""
 
     def _step(self, prompt: ModelPrompt) -> ScriptedAnswer:
         newest = _text(prompt, newest=True)
@@ -97,7 +97,7 @@ def _answers(prompt: ModelPrompt) -> int:
 
 
 def _text(prompt: ModelPrompt, *, newest: bool = False, results: bool = False) -> str:
-    """The newest text of the user, the newest result of a tool, or of both the newest, without labels of servers."""
+    """The newest user text, tool result, or both, without labels of servers."""
     for message in reversed(prompt.messages):
         found = [part.text for part in message.parts if isinstance(part, ModelToolResult)] if results or newest else []
         injected = {each.part for each in message.injected} if newest else ()
@@ -118,7 +118,7 @@ def _filled(text: str, prompt: ModelPrompt) -> str:
 
 
 def _filled_in(value: Any, prompt: ModelPrompt) -> Any:
-    """The same in every text of the arguments."""
+    """Fill in the placeholders in every text of the arguments."""
     if isinstance(value, str):
         return _filled(value, prompt)
     if isinstance(value, dict):

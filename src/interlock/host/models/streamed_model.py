@@ -1,6 +1,6 @@
-"""A model whose answer is a stream of events: the parts that all such APIs have in common.
+"""The common parts of model APIs that stream their answers as events.
 
-An API has a class that writes requests (`StreamedModel`), and one that reads the events of an answer (`AnswerReader`).
+Each API has a subclass of `StreamedModel`, which writes requests, and of `AnswerReader`, which reads events.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from interlock.wire.errors import Fault
 from interlock.wire.sse import SseEvent
 
 MAX_NAME_CHARS: Final = 256
-"""The name of a tool in an answer."""
+"""Characters of a tool's name in an answer."""
 UNSEEN_TOKENS: Final = 4096
-"""Tokens that an endpoint may count beyond every estimate: its own instructions, images that it fetches."""
+"""Tokens that an endpoint may count beyond an estimate, for its own instructions and for images that it fetches."""
 
 
 class StreamedModel(abc.ABC):
@@ -64,7 +64,7 @@ class StreamedModel(abc.ABC):
             written += size_of_chunk(chunk)
             if isinstance(chunk, Finished) and chunk.usage is not None:
                 counted = estimated(prompt, written)
-                # Scripts that a tokenizer hardly knows take a token for each of up to three bytes of a character.
+                # In rare scripts, a tokenizer takes one token for each of up to three bytes of a character.
                 slack = UNSEEN_TOKENS + size_of(prompt)
                 usage = believable(chunk.usage, counted, self._max_tokens(prompt), slack)
                 chunk = msgspec.structs.replace(chunk, usage=usage)
@@ -78,7 +78,7 @@ class StreamedModel(abc.ABC):
 
     @abc.abstractmethod
     async def _body(self, prompt: ModelPrompt) -> bytes:
-        """The request. Its stable parts stand first, and the messages last."""
+        """The request body. Stable parts come first, messages last."""
 
     @abc.abstractmethod
     def _reader(self) -> AnswerReader:
@@ -92,7 +92,7 @@ class StreamedModel(abc.ABC):
 
 
 class PartialCall(msgspec.Struct):
-    """A tool call as far as it has come."""
+    """A tool call that is still being received."""
 
     id: str = ""
     name: str = ""
@@ -123,14 +123,14 @@ class AnswerReader(abc.ABC):
         """The chunks of one event. Raises a `Fault`."""
 
     def end(self) -> Iterator[Chunk]:
-        """The tool calls and the end. Raises a `Fault` for an answer that has none."""
+        """The tool calls and the end of the answer. Raises a `Fault` for an incomplete answer."""
         if self._finish is None:
             raise cut_off()
         for index, call in sorted(self._calls.items()):
             yield ToolUse(call.id or f"call_{index}", call.name, call.arguments)
-        # No prompt has 0 tokens: an endpoint that says so does not count.
+        # No prompt has 0 tokens, so an endpoint that says so does not count.
         usage = self._usage if self._usage is not None and self._usage.input_tokens else None
-        # Some endpoints give another reason after tool calls.
+        # Some endpoints give a wrong stop reason after tool calls.
         yield Finished("tool_use" if self._calls else self._finish, usage)
 
     def _begin_call(self, index: int, call: PartialCall) -> PartialCall:

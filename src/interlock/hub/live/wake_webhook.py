@@ -101,7 +101,7 @@ class WakeWebhook:
             await self._sender.send_once(url, self._settings().secret_env, message.wake, "agent.woken", at, data)
             return True
         except Exception as cause:  # An unexpected error must not end the task, or no further message would be sent.
-            ours = Fault("INTERNAL_ERROR", f"a fault of ours: {type(cause).__name__}")
+            ours = Fault("INTERNAL_ERROR", f"an internal error of the hub: {type(cause).__name__}")
             fault = cause if isinstance(cause, Fault) else ours
             self._tries[message.id] += 1
             over = is_final(fault) or message.at < now() - KEEP_S
