@@ -196,10 +196,8 @@ def _read_responses(body: dict[str, Any]) -> Asked:
 
 def _read_gemini(body: dict[str, Any]) -> Asked:
     parts = [part for content in body.get("contents", []) for part in content.get("parts", [])]
-    said = [part["functionResponse"].get("response") for part in parts if "functionResponse" in part]
-    results = {
-        f"{CALL}{number}": _text(each) for number, each in enumerate(said)
-    }  # they come in the order of the calls
+    said = [part["functionResponse"] for part in parts if "functionResponse" in part]
+    results = {each["id"]: _text(each.get("response")) for each in said}
     offered = [each for tool in body.get("tools", []) for each in tool.get("functionDeclarations", [])]
     return _asked({each["name"]: "" for each in offered}, results, body)
 
@@ -296,7 +294,10 @@ def _responses(body: dict[str, Any], reply: Reply) -> tuple[str, bytes]:
 
 
 def _gemini(stream: bool, reply: Reply) -> tuple[str, bytes]:
-    part = {"text": reply} if isinstance(reply, str) else {"functionCall": {"name": reply[0], "args": reply[1]}}
+    if isinstance(reply, str):
+        part: dict[str, Any] = {"text": reply}
+    else:
+        part = {"functionCall": {"name": reply[0], "args": reply[1], "id": reply[2]}}
     candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
     said = {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m"}
