@@ -379,7 +379,7 @@ async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(
             response(b"<html>", kind="text/html"),
             "it answered with text/html, which is neither",
         ),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "its answer is no proper HTTP: "),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "its answer is not valid HTTP: "),
     ],
 )
 async def test_a_bad_answer_over_http_is_told_in_words_that_help(tmp_path: Path, reply: bytes, said: str) -> None:

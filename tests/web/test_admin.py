@@ -125,7 +125,7 @@ async def test_t41_a_person_answers_a_request_that_was_opened_and_the_call_goes_
     agent = RawClient(hub.url + "/mcp", hub.key("careful"))
     assert "APPROVAL_PENDING" not in str(await agent.modern("tools/call", CALL))
     status, refused = await admin.ask("POST", f"/admin/decisions/{decision}/answer", {"answer": "no"})
-    assert (status, "answered once" in refused["message"]) == (400, True)
+    assert (status, "answered only once" in refused["message"]) == (400, True)
 
 
 async def test_t41_a_person_approves_only_arguments_that_were_shown(hub: RunningHub, admin: Admin) -> None:
