@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, Config, HubSettings, TimeoutSettings
 from interlock.events import EventFilter
 from interlock.events.types import RegistrationDecided
 from interlock.hub.auth.principals import Principal
+from interlock.hub.foundation import Foundation
+from interlock.store import StoreError
 
 from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
@@ -158,3 +160,18 @@ async def test_the_policy_version_is_equal_on_every_hub_and_the_catalogs_generat
         await until(grown)
         assert north.hub_app.policy_version.number == south.hub_app.policy_version.number == version
         assert south.hub_app.catalog.generation == generation
+
+
+async def test_a_second_hub_with_the_name_of_a_node_does_not_start(
+    tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.store.store.CLAIM_S", 0.5)
+    config = Config(hub=HubSettings(store=postgres, node="north"))
+    first, second = Foundation(config, tmp_path / "one"), Foundation(config, tmp_path / "two")
+    await first.open()
+    try:
+        with pytest.raises(StoreError, match="another hub is the node 'north' of this store: process"):
+            await second.open()
+    finally:
+        await first.recorder.close()
+        await first.store.close()

@@ -21,7 +21,7 @@ from interlock.store import (
     WrongChecksum,
     damaged_entries,
 )
-from interlock.store.connect import connect
+from interlock.store.connect import connect, is_shared
 from interlock.store.database import transaction
 from interlock.store.feed import STALLED_S
 from waiting import until
@@ -391,3 +391,27 @@ def test_a_collection_names_fields_that_exist() -> None:
 def test_a_key_that_is_empty_too_long_or_has_a_nul_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match="characters"):
         THINGS.key_of(Thing(key))
+
+
+async def test_a_node_has_one_hub_at_a_time_and_a_second_is_told_which(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.store.store.CLAIM_S", 0.5)
+    first = await Store.open(where, [THINGS], node="north")
+    other = await Store.open(where, [THINGS], node="south")
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"another hub is the node 'north'.*process {os.getpid()} on ") as refused:
+            await Store.open(where, [THINGS], node="north")
+        assert "`node` of its own" in refused.value.hint
+        before = first.feed.database
+        assert before is not None
+        before.interrupt()  # The lock goes with the connection, and comes back with the next.
+        await until(lambda: first.feed.database not in (before, None) or not is_shared(where))  # noqa: B023
+        read_at = first.feed.current_at
+        await until(lambda: first.feed.current_at > read_at)  # noqa: B023
+        assert first.feed.holder is None
+    await first.close()
+    again = await Store.open(where, [THINGS], node="north")
+    assert again.feed.holder is None
+    await again.close()
+    await other.close()

@@ -251,7 +251,7 @@ class HubSettings(msgspec.Struct, frozen=True):
         | None
     ) = None
     """The name of this hub's chain in the audit log. Unset: the name used so far; at first `hub`, or a unique name if
-    several hubs share a store."""
+    several hubs share a store. No second hub with the same name starts on a `store` that is set."""
     access: DefaultPolicy = "opt-out"
     """Tools that agents may call without a grant: `opt-out` everything, `opt-in` nothing. A server can override it."""
     store: str | None = None

@@ -40,7 +40,7 @@ from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.task_set import TaskSet
-from interlock.store import Store, StoreError
+from interlock.store import TAKEN, Store, StoreError
 from interlock.transports.requests.call_parking import CallParking
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.resolving import Resolver
@@ -226,6 +226,8 @@ class HubApp:
         if self.is_started and (tampering := self.recorder.resumed.tampering):
             hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
             found.append((tampering, hint))
+        if self.is_started and (holder := self.store.feed.holder) is not None:
+            found.append((f"another hub has taken the node {self.node!r} of this store: {holder}", TAKEN))
         return found + (unreadable(self.store) if self.is_started else []) + self.live.features.warnings
 
     @property

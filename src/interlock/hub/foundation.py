@@ -112,7 +112,10 @@ class Foundation:
     async def open(self) -> Path:
         """Open the store and the audit log. Returns the path of the head file."""
         where = store_of(self.config, self.home)
-        self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
+        self.node = node_name(self.config.hub.node, self.home, where)
+        # In its own home the hub holds the lock of the home already.
+        held = None if self.config.hub.store is None else self.node
+        self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups", node=held)
         try:
             await claim_store(self.store, self.config, self.home)
         except StoreError:
@@ -123,7 +126,6 @@ class Foundation:
                 "hub",
                 f"the store was upgraded from schema {upgrade.before} to {upgrade.after}; backup in {upgrade.backup}",
             )
-        self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
         publisher = CommitPublisher(self.bus, None if self.config.hub.metrics == "off" else self.counts)
         self.recorder = await Recorder.open(self.store, self.node, head, redact=redact, publisher=publisher)

@@ -20,9 +20,10 @@ from .errors import (
     WrongChecksum,
 )
 from .mirror import Mirror
-from .store import Store, Transaction
+from .store import TAKEN, Store, Transaction
 
 __all__ = [
+    "TAKEN",
     "Collection",
     "Conflict",
     "Document",

@@ -43,6 +43,9 @@ class Database(Protocol):
     def lock(self, name: str) -> None:
         """Take a named lock until the transaction ends. Other transactions that want the same name wait."""
 
+    def hold(self, name: str, about: str) -> str | None:
+        """Take a named lock for the life of this connection. None if it is taken; else the holder's `about`."""
+
     def announce(self) -> None:
         """Notify other nodes of the change when this transaction commits."""
 

@@ -8,6 +8,8 @@ long a change can stay unknown.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import sys
 import threading
 import time
@@ -28,6 +30,8 @@ STALLED_S: Final = 2.5
 WATCH_S: Final = 0.5
 """How often the event loop looks whether the feed is stalled."""
 _RECONNECT_S: Final = 0.5
+_HOLD_AGAIN_S: Final = 0.2
+"""While another hub has the name of this one, it is tried again after this time."""
 
 Deliver = Callable[[list[Change], int], None]
 
@@ -41,11 +45,21 @@ if sys.platform == "linux":
 class Feed:
     """A thread that follows a database. It calls `deliver` and `missed` on the loop."""
 
-    def __init__(self, where: str, seen: int, deliver: Deliver, missed: Callable[[], None]) -> None:
+    def __init__(
+        self, where: str, seen: int, deliver: Deliver, missed: Callable[[], None], node: str | None = None
+    ) -> None:
         self._where = where
+        self._node = node
+        """The name that no other hub of the database may have meanwhile."""
+        self._is_held = node is None
+        """Whether the connection holds the lock of the name."""
+        self.holder: str | None = None
+        """The hub that has the name of this one."""
         self._deliver = deliver
         self._missed = missed
         self._loop = asyncio.get_running_loop()
+        self.claimed = asyncio.Event()
+        """Set once the lock of the name was held for the first time."""
         self.current_at = now_s()
         """When the last read began whose changes all reached the loop."""
         self.database: Database | None = None
@@ -81,14 +95,29 @@ class Feed:
                     # Assigned before its first statement, so that `_watch` can cut it.
                     self.database = connect(self._where, read_only=True)
                     self.database.listen()
+                if not self._is_held:
+                    self._hold(self.database)
                 self._poll(self.database)
-                self.database.wait(POLL_S)
+                self.database.wait(POLL_S if self._is_held else _HOLD_AGAIN_S)
             except StoreError:
                 self._disconnect()
                 self._closing.wait(_RECONNECT_S)
         self._disconnect()
 
+    def _hold(self, database: Database) -> None:
+        """Take the lock of the name. It ends with the connection, and is taken again with the next."""
+        about = f"process {os.getpid()} on {socket.gethostname()[:30]}"
+        holder = database.hold(f"interlock node {self._node}", about)
+        self._is_held = holder is None
+        self._call_on_loop(partial(self._on_held, holder))
+
+    def _on_held(self, holder: str | None) -> None:
+        self.holder = holder
+        if holder is None:
+            self.claimed.set()
+
     def _disconnect(self) -> None:
+        self._is_held = self._node is None
         database, self.database = self.database, None
         if database is not None:
             database.close()

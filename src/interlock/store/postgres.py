@@ -29,6 +29,8 @@ _APPLICATION: Final = "interlock"
 _OPTIONS: Final = (
     f"-c search_path={SCHEMA} -c statement_timeout=60000 -c lock_timeout=5000"
     " -c idle_in_transaction_session_timeout=30000"
+    # The server forgets a hub whose machine died, and the locks that it held, within half a minute.
+    " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 )
 _READ_ONLY: Final = " -c default_transaction_read_only=on"
 _TYPES: Final = {"seq": "int8", "at": "int8", "version": "int8", "revision": "int8", "changed": "int8",
@@ -103,14 +105,27 @@ class Postgres:
     def lock(self, name: str) -> None:
         self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
 
+    def hold(self, name: str, about: str) -> str | None:
+        if self.execute("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", (name,))[0][0]:
+            self.execute("SELECT set_config('application_name', ?, false)", (f"{_APPLICATION} {about}",))
+            return None
+        found = self.execute(
+            "SELECT activity.application_name FROM pg_locks AS held JOIN pg_stat_activity AS activity USING (pid)"
+            " WHERE held.locktype = 'advisory' AND held.granted AND activity.datname = current_database()"
+            " AND ((held.classid::bigint << 32) | held.objid::bigint) = hashtextextended(?, 0)",
+            (name,),
+        )
+        holder = str(found[0][0]) if found else ""
+        return holder.removeprefix(_APPLICATION).strip() or "another connection"
+
     def announce(self) -> None:
         self._announcing = True
 
     def other_connections(self) -> int:
         found = self.execute(
             "SELECT count(*) FROM pg_stat_activity"
-            " WHERE application_name = ? AND datname = current_database() AND pid <> pg_backend_pid()",
-            (_APPLICATION,),
+            " WHERE application_name LIKE ? AND datname = current_database() AND pid <> pg_backend_pid()",
+            (f"{_APPLICATION}%",),
         )
         return int(found[0][0] or 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import sqlite3
 import threading
@@ -12,6 +13,8 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Final
+
+from interlock.config.files import try_lock
 
 from .database import Row, Value, decoded, in_chunks, script_for
 from .errors import (
@@ -32,6 +35,8 @@ POLL_S: Final = 0.5
 _UNDECODABLE: Final = "Could not decode to UTF-8"
 SYNCHRONOUS = "FULL"
 """A commit is on the disk when it returns."""
+MAX_ABOUT: Final = 200
+"""Bytes of a lock file that say who holds it."""
 _WAL_BYTES: Final = 64 * 1024 * 1024
 _WRITER_CACHE_KIB: Final = 256
 _READER_CACHE_KIB: Final = 128
@@ -47,6 +52,8 @@ class Sqlite:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         self._woken = threading.Event()
+        self._held: list[int] = []
+        """The locked files beside the database."""
         with _store_errors(path):
             if read_only:
                 self._connection = _open(f"{path.absolute().as_uri()}?mode=ro")
@@ -93,6 +100,20 @@ class Sqlite:
     def lock(self, name: str) -> None:
         """A write transaction locks the whole file already."""
 
+    def hold(self, name: str, about: str) -> str | None:
+        beside = f"{self.path.name}.{hashlib.sha256(name.encode()).hexdigest()[:12]}.lock"
+        with _store_errors(self.path):
+            handle = os.open(self.path.with_name(beside), os.O_CREAT | os.O_RDWR, 0o600)
+        if not try_lock(handle):
+            with suppress(OSError):
+                about = os.read(handle, MAX_ABOUT).decode(errors="replace")
+            os.close(handle)
+            return about or "another process"
+        os.ftruncate(handle, 0)
+        os.write(handle, about.encode())
+        self._held.append(handle)
+        return None
+
     def announce(self) -> None:
         """A file cannot notify anyone: other processes look for changes every `POLL_S`."""
 
@@ -130,6 +151,9 @@ class Sqlite:
     def close(self) -> None:
         with suppress(sqlite3.Error):
             self._connection.close()
+        for handle in self._held:
+            os.close(handle)
+        self._held.clear()
 
     def _configure(self, read_only: bool) -> None:
         if not read_only:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -30,6 +30,12 @@ from .writer import Done, Work, Writer
 
 T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R")
+CLAIM_S: Final = 5.0
+"""How long a hub waits for the name of its node."""
+TAKEN: Final = (
+    "stop that hub, or give each hub a `node` of its own in [hub]; a hub whose machine died is forgotten within half"
+    " a minute"
+)
 RecordedCommit = Callable[[Changes, Sequence[object]], Awaitable[list[Change]]]
 """Commits changes together with their audit records."""
 
@@ -38,7 +44,12 @@ class Store:
     """An open store. Created by `Store.open` and used on one loop."""
 
     def __init__(
-        self, where: str, collections: Sequence[AnyCollection], revision: int, upgrade: SchemaUpgrade | None = None
+        self,
+        where: str,
+        collections: Sequence[AnyCollection],
+        revision: int,
+        upgrade: SchemaUpgrade | None = None,
+        node: str | None = None,
     ) -> None:
         self.where = where
         self.upgrade = upgrade
@@ -51,20 +62,43 @@ class Store:
         self._writer = Writer(lambda: connect(where))
         self._readers = Readers(where)
         self._commit_recorded: RecordedCommit | None = None
-        self.feed = Feed(where, revision, self.deliver, self._reload)
+        self.feed = Feed(where, revision, self.deliver, self._reload, node)
 
     @classmethod
     async def open(
-        cls, where: str | Path, collections: Sequence[AnyCollection] = (), *, backups: Path | None = None
+        cls,
+        where: str | Path,
+        collections: Sequence[AnyCollection] = (),
+        *,
+        backups: Path | None = None,
+        node: str | None = None,
     ) -> Store:
         """Open a path, a `sqlite:` or a `postgresql:` URL, and upgrade its schema to this version.
 
         Before an upgrade, a backup is written to the folder `backups`; by default beside the SQLite file. PostgreSQL
-        has no default.
+        has no default. `node` is a name that no other process may hold for the database meanwhile.
         """
         name = str(where)
         revision, upgrade = await asyncio.to_thread(_prepare, name, collections, backups)
-        return cls(name, collections, revision, upgrade)
+        store = cls(name, collections, revision, upgrade, node)
+        if node is not None:
+            await store._claim(node)
+        return store
+
+    async def _claim(self, node: str) -> None:
+        """Wait until this hub holds the name of its node. Raises StoreError while another does."""
+        try:
+            # A hub that is started again may come while the one before it still closes.
+            async with asyncio.timeout(CLAIM_S):
+                await self.feed.claimed.wait()
+        except TimeoutError:
+            holder = self.feed.holder or "nobody could be asked"
+            await self.close()
+            message = f"another hub is the node {node!r} of this store: {holder}"
+            raise StoreError(message, TAKEN) from None
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Write the queued changes, then close every connection."""
