@@ -7,6 +7,7 @@ goes to a channel only after every server that may rewrite it has seen it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -53,6 +54,9 @@ MAX_BYTES: Final = 128 * 1024
 """Bytes of the events of one turn."""
 REGISTERED_S: Final = 30.0
 """How long servers may take after a start to register their channels again."""
+FIRST_PAUSE_S: Final = 1.0
+LAST_PAUSE_S: Final = 64.0
+"""A turn that could not begin is tried again after pauses that double. After the last one, the next event begins it."""
 BUSY_S: Final = 3600.0
 """How long events wait for a conversation whose turn is under way."""
 
@@ -87,6 +91,8 @@ class ChannelConversations:
         self._started = 0.0
         self._turns: dict[str, asyncio.Task[None]] = {}
         """Turns under way, by agent."""
+        self._pauses: dict[str, asyncio.Event] = {}
+        """The pauses before another try, by agent. Each ends when its event is set."""
 
     def start(self) -> None:
         """Begin to take messages, and begin turns for events, also for those of an earlier run."""
@@ -202,53 +208,86 @@ class ChannelConversations:
                 self._begin(agent)
 
     def _begin(self, agent: str) -> None:
-        if agent not in self._turns:
+        if agent in self._pauses:
+            self._pauses[agent].set()
+        elif agent not in self._turns:
             task = self._turns[agent] = asyncio.ensure_future(self._run(agent))
             task.add_done_callback(lambda _: self._turns.pop(agent, None))
 
     async def _run(self, agent: str) -> None:
-        """Begin turns while the agent is woken."""
-        deliveries = self._hub_app.live.deliveries
+        """Begin turns while the agent is woken. A failure is tried again, with growing pauses, a few times."""
+        left: dict[str, PendingEvent] = {}
+        pause_s = FIRST_PAUSE_S
         try:
-            while self._has_table(agent) and deliveries.is_woken(agent) and self._hub_app.config.models:
-                events, _ = await deliveries.take(agent, MAX_EVENTS, MAX_BYTES, on_way=True)
-                await self._turns_for(agent, events)
-        except (Fault, StoreError) as cause:
-            self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {cause.for_operators}"[:500])
-
-    async def _turns_for(self, agent: str, events: Sequence[PendingEvent]) -> None:
-        """Run turns for events, one after the other. Events whose turn did not begin, or did nothing, wait again."""
-        deliveries = self._hub_app.live.deliveries
-        left = {event.id: event for event in events}
-        tables = self._tables  # The same ones for all of these events, also if the configuration changes meanwhile.
-        try:
-            if not self._has_table(agent):
-                return
-            groups = self._grouped(agent, events)
-            grouped = {event.id for group in groups.values() for event in group}
-            # Other events belong to no table of this agent any more. Putting them back would repeat this for ever.
-            if gone := [event for event in events if event.id not in grouped]:
-                await deliveries.discard(agent, gone)
-                for event in gone:
-                    del left[event.id]
-            for (name, thread), group in groups.items():
-                await self._are_registered(agent, group)
-                turn = await self._begin_turn(name, tables[name], thread, group)
-                # A turn that did nothing before the hub ended may begin again, so that each message gets an answer.
-                await turn.acted()
-                for event in group:
-                    del left[event.id]
+            while pause_s <= LAST_PAUSE_S:
                 try:
-                    await deliveries.arrived(agent, group)
+                    await self._put_back(agent, left)
+                    await self._run_turns(agent, left)
+                    return
                 except (Fault, StoreError) as cause:
-                    text = f"the next run may begin a turn for events of {agent} again: {cause.for_operators}"
-                    self._hub_app.logs.add("hub", "hub", text[:500])
-                # Mark the events before the first call, so that a hub that dies in the call does not repeat it.
-                turn.let_call()
-                await self._answer(turn, name, tables[name])
+                    text = f"the events of {agent} began no turn, the next try is in {pause_s:g} s: "
+                    self._hub_app.logs.add("hub", "hub", f"{text}{cause.for_operators}"[:500])
+                with contextlib.suppress(StoreError):
+                    await self._put_back(agent, left)
+                await self._pause(agent, pause_s)
+                pause_s *= 2
         finally:
-            if left:
-                await deliveries.put_back(agent, left.values())
+            with contextlib.suppress(StoreError):
+                await self._put_back(agent, left)
+
+    async def _put_back(self, agent: str, left: dict[str, PendingEvent]) -> None:
+        """Let events wait again whose turn did not begin, or did nothing."""
+        if left:
+            await self._hub_app.live.deliveries.put_back(agent, left.values())
+            left.clear()
+
+    async def _pause(self, agent: str, pause_s: float) -> None:
+        """Wait for a while, or until another event wakes the agent."""
+        woken = self._pauses[agent] = asyncio.Event()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await woken.wait()
+        finally:
+            del self._pauses[agent]
+
+    async def _run_turns(self, agent: str, left: dict[str, PendingEvent]) -> None:
+        """Take events and run their turns while the agent is woken. `left` has those whose turn has not acted yet."""
+        deliveries = self._hub_app.live.deliveries
+        while self._has_table(agent) and deliveries.is_woken(agent) and self._hub_app.config.models:
+            events, _ = await deliveries.take(agent, MAX_EVENTS, MAX_BYTES, on_way=True)
+            left.update((event.id, event) for event in events)
+            await self._turns_for(agent, events, left)
+            await self._put_back(agent, left)
+
+    async def _turns_for(self, agent: str, events: Sequence[PendingEvent], left: dict[str, PendingEvent]) -> None:
+        """Run turns for events, one after the other."""
+        deliveries = self._hub_app.live.deliveries
+        tables = self._tables  # The same ones for all of these events, also if the configuration changes meanwhile.
+        if not self._has_table(agent):
+            return
+        groups = self._grouped(agent, events)
+        grouped = {event.id for group in groups.values() for event in group}
+        # The rest belongs to no table of this agent any more. Put back, it would be taken again for ever.
+        if gone := [event for event in events if event.id not in grouped]:
+            await deliveries.discard(agent, gone)
+            for event in gone:
+                del left[event.id]
+        for (name, thread), group in groups.items():
+            await self._are_registered(agent, group)
+            turn = await self._begin_turn(name, tables[name], thread, group)
+            # A turn that did nothing before its hub ended may begin again. So no message stays without an answer.
+            await turn.acted()
+            for event in group:
+                del left[event.id]
+            try:
+                await deliveries.arrived(agent, group)
+            except (Fault, StoreError) as cause:
+                text = f"the next run may begin a turn for events of {agent} again: {cause.for_operators}"
+                self._hub_app.logs.add("hub", "hub", text[:500])
+            # A call is made after the mark: a hub that dies in it does not begin the turn, and the call, again.
+            turn.let_call()
+            await self._answer(turn, name, tables[name])
 
     def _grouped(self, agent: str, events: Sequence[PendingEvent]) -> dict[tuple[str, str | None], list[PendingEvent]]:
         """Group events by the agent's tables, and by thread if each thread has a conversation.
