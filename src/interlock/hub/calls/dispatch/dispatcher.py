@@ -113,7 +113,8 @@ class Dispatcher:
         self._background = background
         self._commit_waits = CommitWaits(background, self)
         self._client_forwarder = ClientForwarder(recording, self._commit_waits, self)
-        self._clock = asyncio.get_running_loop().time
+        # Asking for the running loop is a system call in Python 3.11.
+        self.clock = asyncio.get_running_loop().time
         self.open_requests: OpenRequests[Forwarder] = OpenRequests()
         """The calls that a client can cancel by their id."""
         self._places: dict[Call, _Place] = {}
@@ -135,7 +136,7 @@ class Dispatcher:
         try:
             gate, refusal, metered_at = "rates", None, 0.0
             if plan.meters:
-                metered_at = self._clock()
+                metered_at = self.clock()
                 refusal = take(plan.meters, metered_at)
             if refusal is None:
                 gate, refusal = "commit", self._reserve(call, metered_at)
@@ -202,7 +203,7 @@ class Dispatcher:
             self.large_bytes -= place.large_bytes
             upstream.open_calls -= 1
             if not upstream.open_calls:
-                upstream.last_use = self._clock()
+                upstream.last_use = self.clock()
             if upstream.idle is not None:
                 upstream.check_idle()
         if place.task is not None:
@@ -289,7 +290,7 @@ class Dispatcher:
             self.fail_unsent(call, plan, fault)
             return
         if owner is not None:
-            owner.used = self._clock()
+            owner.used = self.clock()
             if dialect.modern:
                 self._retries.hold(call, upstream_connection)
         if dialect.modern and connection.mgp is not None:
