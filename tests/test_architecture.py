@@ -82,6 +82,36 @@ PATHS_AS_VALUES = {"signatures/type_schema.py", "signatures/convert.py"}
 """Modules that know `pathlib.Path` as a type that authors of tools write, and open nothing."""
 NAMES_NOTHING = (["What"], ["Whatever"], ["Whoever"], ["Those"])
 """Subjects that leave a reader to look for the thing that a docstring is about."""
+OWN_STATE = ("wire", "transports", "client", "hub")
+"""Packages in which the module that defines an object changes the object, and no other does."""
+CHANGED_ELSEWHERE = {
+    # The part that works on a request at the moment hears of its cancellation: pipeline, dispatcher, background task.
+    "on_cancel": None,
+    # The pool, its connections and the replies that they carry are one state machine in three files.
+    "connection": {"transports/http/client/pool.py"},
+    "idle_until": {"transports/http/client/pool.py"},
+    "over": {"transports/http/client/pool.py", "transports/http/client/channel.py"},
+    "payload": {"transports/http/client/pool.py"},
+    "pool": {"transports/http/client/pool.py"},
+    "reply": {"transports/http/client/pool.py"},
+    # The recorder ends its tickets.
+    "details": {"hub/audit/recorder.py"},
+    "open": {"hub/audit/recorder.py"},
+    "outcome": {"hub/audit/recorder.py"},
+    "reason": {"hub/audit/recorder.py"},
+    "took_us": {"hub/audit/recorder.py"},
+    # Marks of use, made with each call.
+    "last_dialect": {"hub/service.py"},
+    "last_use": {"hub/calls/dispatch/dispatcher.py"},
+    "last_used": {"transports/stdio/server.py"},
+    "used": {"hub/calls/dispatch/dispatcher.py"},
+    # Options of RE2 have no constructor that takes them.
+    "dot_nl": {"wire/nesting.py", "wire/numbers.py"},
+    "encoding": {"wire/nesting.py", "wire/numbers.py"},
+    "never_capture": {"wire/nesting.py", "wire/numbers.py", "hub/audit/argument_redaction.py"},
+}
+"""Attributes that other modules assign, and those modules; None for any. Most are written with every call, whose way
+through the hub has a bound for the functions that it enters (`bench/call_path.py`)."""
 MODULES = sorted(SOURCE.rglob("*.py"))
 OWN_NAMES = {
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in MODULES
@@ -105,12 +135,16 @@ class Facts(NamedTuple):
     """Classes whose constructors take too many parameters."""
     misnamed: list[str]
     """Constants of the module whose names begin with another word for an upper bound than `MAX`."""
+    changed_from_outside: list[tuple[int, str]]
+    """Lines that assign an attribute which no class of the module has, and the attribute."""
 
 
 @cache
 def facts(path: Path) -> Facts:
     tree = ast.parse(path.read_bytes())
-    found = Facts(ast.get_docstring(tree) is not None, set(), [], [], [], [], _misnamed(tree))
+    found = Facts(
+        ast.get_docstring(tree) is not None, set(), [], [], [], [], _misnamed(tree), _changed_from_outside(tree)
+    )
     package = path.relative_to(SOURCE.parent).parts[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -144,6 +178,16 @@ def _misnamed(tree: ast.Module) -> list[str]:
     assigned += [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
     names = [target.id for target in assigned if isinstance(target, ast.Name)]
     return [name for name in names if name.lstrip("_").split("_")[0] in WORDS_FOR_MOST]
+
+
+def _changed_from_outside(tree: ast.Module) -> list[tuple[int, str]]:
+    stored = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)]
+    outside = [node for node in stored if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))]
+    own = {node.attr for node in stored if node not in outside}
+    for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and outside):
+        fields = [node.target for node in made.body if isinstance(node, ast.AnnAssign)]
+        own |= {target.id for target in fields if isinstance(target, ast.Name)}
+    return [(node.lineno, node.attr) for node in outside if node.attr not in own]
 
 
 def _parameters(made: ast.ClassDef) -> int:
@@ -308,6 +352,21 @@ def test_no_module_is_long() -> None:
 
 def test_no_constructor_takes_many_parameters() -> None:
     assert not {name: shown(path) for path in MODULES for name in facts(path).crowded}
+
+
+def test_an_object_is_changed_by_the_module_that_defines_it() -> None:
+    """Everything else passes a value to its constructor, or calls a method that says what happens."""
+    found, used = [], set()
+    for path, parts, _ in modules_of_packages():
+        for line, attribute in facts(path).changed_from_outside if parts[0] in OWN_STATE else ():
+            allowed = CHANGED_ELSEWHERE.get(attribute, set())
+            if allowed is None or shown(path) in allowed:
+                used.add((attribute, shown(path) if allowed else None))
+            else:
+                found.append(f"{shown(path)}:{line} assigns {attribute}")
+    assert not found, "pass it to the constructor, or give its class a method"
+    known = {(attribute, name) for attribute, names in CHANGED_ELSEWHERE.items() for name in names or (None,)}
+    assert known == used, "delete exceptions that nothing needs"
 
 
 def test_every_upper_bound_begins_with_the_same_word() -> None:

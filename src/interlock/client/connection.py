@@ -20,7 +20,7 @@ from interlock.client.session_retry import SessionRetry
 from interlock.client.sinks import FutureSink, OnNotification, OnRequest
 from interlock.client.watch import Watch
 from interlock.protocols.mcp.intake import name_in, preview
-from interlock.protocols.mcp.methods import IDEMPOTENT, METHODS
+from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mgp.negotiation import MgpAgreement
 from interlock.transports.http.client.link import HttpLink
@@ -126,18 +126,20 @@ class Connection:
         """Requests that wait for an answer."""
         return self.link.pending + sum(chance.held for chance in self.chances.values())
 
+    def agree(self, mgp: MgpAgreement | None) -> None:
+        """Speak MGP as agreed with the server, or not at all."""
+        self.mgp = mgp
+
     # The hot path.
 
-    def send(self, outgoing: Outgoing, sink: Sink, idempotent: bool | None = None) -> Id:
+    def send(self, outgoing: Outgoing, sink: Sink) -> Id:
         """Send a request. Returns the handle to cancel it by. Raises as `Link.send` does.
 
-        A request that failed because its session was lost is sent again once, if it is idempotent. By default its
-        method decides that.
+        A request that failed because its session was lost is sent again once, if it is idempotent.
         """
-        outgoing.again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
         if self.modern:
             if not outgoing.introduced:
-                outgoing.params = introduced(outgoing.params, self._meta)
+                outgoing = msgspec.structs.replace(outgoing, params=introduced(outgoing.params, self._meta))
         elif self.reopening is not None:
             return SessionRetry(self, outgoing, sink).wait(self.reopening)
         return self.link.send(outgoing, sink)
@@ -227,14 +229,15 @@ class Connection:
             param_headers=param_headers,
             wants_progress=on_notification is not None,
             max_deadline=None if max_timeout is None else now + max_timeout,
+            idempotent=idempotent,
             accepts=accepts,
         )
         waiting = FutureSink(on_notification or self.listener.on_notification, on_request or self._refuse_unknown)
         if early:
-            outgoing.params = introduced(payload, self._meta) if self.modern else payload
-            handle = self.link.send(outgoing, waiting)
+            params = introduced(payload, self._meta) if self.modern else payload
+            handle = self.link.send(msgspec.structs.replace(outgoing, params=params), waiting)
         else:
-            handle = self.send(outgoing, waiting, idempotent=idempotent)
+            handle = self.send(outgoing, waiting)
         try:
             answer = await waiting.future
         except asyncio.CancelledError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
+import msgspec
+
 from interlock.transports.link import Link, Outgoing, Sink
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Id, Request, Result
@@ -100,8 +102,8 @@ class SessionRetry:
             if task.cancelled() or task.exception() is not None:
                 raise Fault("UPSTREAM_UNAVAILABLE", "the server lost the session, and a new one could not be opened")
             # The request is not sent a third time.
-            self._outgoing.again = self._again
-            self.current = self._connection.link.send(self._outgoing, self)
+            outgoing = msgspec.structs.replace(self._outgoing, idempotent=self._again)
+            self.current = self._connection.link.send(outgoing, self)
         except Fault as fault:
             self._forget()
             self._sink.on_lost(fault)

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
+from interlock.protocols.mcp.methods import IDEMPOTENT
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Failure, Id, Request, Result
 
@@ -37,10 +38,15 @@ class Outgoing(msgspec.Struct):
     """How many seconds from now progress moves the deadline to."""
     rest: bytes | None = None
     """The second part of params in two parts: it follows the link's progress token, a member of `_meta`."""
-    again: bool = False
-    """Whether it may be sent twice."""
+    idempotent: bool | None = None
+    """Whether it may be sent twice; None where its method decides."""
     accepts: frozenset[str] = frozenset()
     """The notifications naming this request that its sink accepts. They move the deadline as progress does."""
+
+    @property
+    def again(self) -> bool:
+        """Whether it may be sent twice."""
+        return self.method in IDEMPOTENT if self.idempotent is None else self.idempotent
 
     def be_patient(self, seconds: float) -> None:
         """Let progress move the deadline to so many seconds from then."""

@@ -59,6 +59,11 @@ class Read(bytes):
         made.digest = digest
         return made
 
+    def with_count(self, members: int) -> Read:
+        """The same, with the number of members that the whole message has."""
+        self.counted = members
+        return self
+
     def member(self, name: str) -> bytes | None:
         """One member's value, as JSON."""
         span = self.spans.get(name)

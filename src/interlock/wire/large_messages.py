@@ -82,7 +82,7 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
         return message
     body = message.result if isinstance(message, Result) else message.params
     if isinstance(body, Read):
-        body.counted = reader.members
+        body.with_count(reader.members)
         for (member, name), places in reader.places.items():
             if member == "result":
                 body.places[name] = places

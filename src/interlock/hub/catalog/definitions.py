@@ -66,7 +66,7 @@ def make_offer(
             del fields["execution"]
         item = _tool(server, name, definition, fields, rules, only_for.get(("tool", name)))
         _put(offer.tools, offer.tools_by_exposed, item)
-        offer.audiences |= item.only_for or frozenset()
+        offer.add_audiences(item.only_for)
 
     def prompt(definition: bytes, fields: Fields) -> None:
         name = _name_of(fields, "name")
@@ -76,7 +76,7 @@ def make_offer(
     def resource(definition: bytes, fields: Fields) -> None:
         item = _addressed("resource", server, definition, fields, "uri", only_for)
         _put(offer.resources, {}, item)
-        offer.audiences |= item.only_for or frozenset()
+        offer.add_audiences(item.only_for)
 
     def template(definition: bytes, fields: Fields) -> None:
         _put(offer.templates, {}, _addressed("template", server, definition, fields, "uriTemplate"))

@@ -66,6 +66,10 @@ class Offer(msgspec.Struct):
     audiences: frozenset[str] = frozenset()
     """The audiences of items that not everybody has."""
 
+    def add_audiences(self, audiences: frozenset[str] | None) -> None:
+        """Note the audiences of an item; None for one that everybody has."""
+        self.audiences |= audiences or frozenset()
+
     def leave_out(self, tool: Tool, reason: str) -> None:
         """Remove a tool from the offer."""
         del self.tools[tool.shown], self.tools_by_exposed[tool.exposed]

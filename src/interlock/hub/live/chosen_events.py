@@ -20,6 +20,10 @@ class ChosenEvents(msgspec.Struct):
         """Whether an event with this decision belongs to the wake."""
         return decision.verdict is WakeVerdict.WAKE and (not self.events or decision.rule == self.rule)
 
+    def hold(self, decision: WakeDecision, events: list[PendingEvent]) -> None:
+        """Leave events for a later wake."""
+        self.held += ((event, decision) for event in events)
+
     def add(self, decision: WakeDecision, events: list[PendingEvent]) -> None:
         """Add events to the wake."""
         self.events += events

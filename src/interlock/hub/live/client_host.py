@@ -13,6 +13,7 @@ from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace
 from interlock.protocols.mcpl.policy import names
+from interlock.protocols.mcpl.received import Selection
 from interlock.protocols.patterns import PatternError, PatternSet
 
 MAX_IDS: Final = 1_024
@@ -47,6 +48,19 @@ class ClientHost:
         """Its own ids of conversations, by those that servers know."""
         self.views: dict[str, tuple[tuple[object, ...], states.McplConnection]] = {}
         """By server: its rights with this client, and what they were worked out from."""
+
+    def speak(self, dialect: McplDialect) -> None:
+        """Speak this dialect with the client."""
+        self.dialect = dialect
+
+    def show(self, declared: Declared) -> Declared:
+        """Show the client these feature sets. Returns those that it was shown before."""
+        before, self.declared = self.declared, declared
+        return before
+
+    def select(self, selection: Selection) -> None:
+        """The client selects feature sets."""
+        self.selection = selection
 
     @property
     def bare(self) -> bool:

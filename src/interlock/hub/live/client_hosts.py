@@ -100,8 +100,8 @@ class ClientHosts:
         found = _offer(session.dialect, session.caller)
         host = None if found is None else self._host(session, session.caller, *found)
         if host is not None:
-            host.declared = self.offers.declared(host)
-            host.selection = session.selection
+            host.show(self.offers.declared(host))
+            host.select(session.selection)
             self._hosts[session] = host
             if host.selection.enabled:  # The session continues one of an earlier run.
                 self._count(host.principal.id)
@@ -133,9 +133,9 @@ class ClientHosts:
         """Take a client's `featureSets/update`. It narrows what the operator allowed, and cannot widen it."""
         change = read_params(METHODS[UPDATE], params)
         assert isinstance(change, Update)
-        host.declared = self.offers.declared(host)
+        host.show(self.offers.declared(host))
         declared = {name: read_feature_set(name, each, host.dialect) for name, each in host.declared.items()}
-        host.selection = receive(host.selection, declared, change, host.dialect, request=request)
+        host.select(receive(host.selection, declared, change, host.dialect, request=request))
         if not isinstance(host.key, str):
             host.key.selects(host.selection)
         elif self._keeper is not None:
@@ -210,7 +210,7 @@ class ClientHosts:
     def _host(self, key: Session | str, caller: SessionCaller, offer: McplOffer, home: McplPlace) -> ClientHost | None:
         host = ClientHost(key, caller, offer, home, offer.dialect)
         try:
-            host.dialect = between.spoken_with(offer, [each for _, each in self.offers.sets(host)])
+            host.speak(between.spoken_with(offer, [each for _, each in self.offers.sets(host)]))
         except Fault:
             return None  # The feature sets cannot be read, so the client gets plain MCP.
         return host
@@ -224,7 +224,7 @@ class ClientHosts:
         host = self._hosts.get(key) or self._host(key, caller, *found)
         if host is not None:
             if key not in self._hosts:
-                host.declared = self.offers.declared(host)
+                host.show(self.offers.declared(host))
                 self._remember(host, _client(caller))
             self._latest[_client(caller)] = key
         return host
@@ -237,7 +237,7 @@ class ClientHosts:
         elif len(known) >= MAX_HOSTS:
             self._forget_one(known, f"{MAX_HOSTS} clients are hosts")
         if self._keeper is not None:
-            host.selection = self._keeper.take_selection(str(host.key))
+            host.select(self._keeper.take_selection(str(host.key)))
             if host.selection.enabled:
                 self._keeper.keep_selection(str(host.key), host.selection)
         self._hosts[host.key] = host
@@ -258,7 +258,7 @@ class ClientHosts:
         await asyncio.sleep(0)
         self._refreshing = False
         for host in list(self._hosts.values()):
-            before, host.declared = host.declared, self.offers.declared(host)
+            before = host.show(self.offers.declared(host))
             if before != host.declared:
                 self._tell(host, before)
             await asyncio.sleep(0)

@@ -67,6 +67,32 @@ class LiveConnection:
         self.note = ""
         """The server's comment on the last update, for the operator."""
 
+    def move(self, state: states.McplConnection) -> None:
+        """Take the next state of the negotiation."""
+        self.state = state
+
+    def show_names(self, names: frozenset[str]) -> None:
+        """Show these names of feature sets to clients that are hosts."""
+        self.shown_names = names
+
+    def await_receipt(self) -> asyncio.Future[None]:
+        """A future for the server's receipt of the latest update."""
+        self.receipt = asyncio.get_running_loop().create_future()
+        return self.receipt
+
+    def keep_note(self, note: str) -> None:
+        """Keep the server's comment on the last update."""
+        self.note = note
+
+    def add_manifest_hint(self) -> bool:
+        """Count a hint about a changed manifest. Returns whether it is the only one that the hub has not read."""
+        self.manifest_hints += 1
+        return self.manifest_hints == 1
+
+    def drop_manifest_hints(self, count: int | None = None) -> None:
+        """So many hints are read; all of them by default."""
+        self.manifest_hints -= self.manifest_hints if count is None else count
+
     def end(self) -> None:
         """Cancel all work for a connection, or a session, that has ended."""
         self.requests.cancel()

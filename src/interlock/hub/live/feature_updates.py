@@ -62,7 +62,7 @@ class FeatureUpdates:
         if self._names is None or not declared:
             return
         try:
-            live.shown_names = await self._names.names(live.server, [*declared])
+            live.show_names(await self._names.names(live.server, [*declared]))
         except Fault as fault:
             self._log(live.server, f"the names of its feature sets could not be searched: {fault.message}")
             return
@@ -75,7 +75,7 @@ class FeatureUpdates:
 
     async def update(self, live: LiveConnection) -> None:
         """Decide again what is on, and tell the server."""
-        live.state = states.decide(live.state, self._policy(live, live.state.offer))
+        live.move(states.decide(live.state, self._policy(live, live.state.offer)))
         await self._send(live)
 
     def begin(self, live: LiveConnection) -> None:
@@ -92,12 +92,11 @@ class FeatureUpdates:
 
     def on_manifest_hint(self, live: LiveConnection) -> None:
         """Read the manifest of a 0.5 server again, because the server says that it changed."""
-        live.manifest_hints += 1
-        if live.manifest_hints == 1:
+        if live.add_manifest_hint():
             live.updates.begin(self._read_manifests(live), None)
 
     def _redeclare(self, live: LiveConnection, offer: McplOffer) -> None:
-        live.state = states.redeclare(live.state, offer, self._policy(live, offer))
+        live.move(states.redeclare(live.state, offer, self._policy(live, offer)))
 
     async def _announce(self, live: LiveConnection) -> None:
         """Tell the server, and the listeners of declarations, the effect of changed declarations."""
@@ -118,16 +117,15 @@ class FeatureUpdates:
         try:
             if live.state.dialect is McplDialect.V0_4 and not live.connection.modern:
                 live.connection.tell(UPDATE, params)
-                live.state = states.written(live.state, number)
+                live.move(states.written(live.state, number))
                 return
             answer = asyncio.ensure_future(
                 live.connection.request(UPDATE, params, timeout=ANSWER_TIMEOUT_S, early=True)
             )
             # Let the task run first, so that the server gets the update before any other message.
             await asyncio.sleep(0)
-            live.state = states.written(live.state, number)
-            live.receipt = asyncio.get_running_loop().create_future()
-            live.updates.begin(self._take_receipt(live, number, answer, live.receipt), None)
+            live.move(states.written(live.state, number))
+            live.updates.begin(self._take_receipt(live, number, answer, live.await_receipt()), None)
         except Fault as fault:
             self._log(live.server, f"was not told of its feature sets: {fault.message}")
 
@@ -142,10 +140,10 @@ class FeatureUpdates:
         except (Fault, msgspec.MsgspecError, UnicodeDecodeError) as cause:
             self._log(live.server, f"did not accept its feature sets: {cause}")
         finally:
-            live.state = states.answered(live.state, number, receipt)
+            live.move(states.answered(live.state, number, receipt))
             taken.set_result(None)
         if receipt is not None and (not receipt.accepted or receipt.notes):
-            live.note = receipt.reason or "; ".join(receipt.notes)
+            live.keep_note(receipt.reason or "; ".join(receipt.notes))
             self._log(live.server, f"answered its feature sets: accepted={receipt.accepted} {live.note}"[:1000])
 
     async def _read_manifests(self, live: LiveConnection) -> None:
@@ -154,9 +152,9 @@ class FeatureUpdates:
             while live.manifest_hints and len(live.updates) < MAX_UPDATES:
                 hints = live.manifest_hints
                 await self._read_manifest(live)
-                live.manifest_hints -= hints
+                live.drop_manifest_hints(hints)
         finally:
-            live.manifest_hints = 0
+            live.drop_manifest_hints()
 
     async def _read_manifest(self, live: LiveConnection) -> None:
         """Read a 0.5 server's declarations again. Sets whose declaration changed are off at once."""

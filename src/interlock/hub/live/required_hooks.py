@@ -54,7 +54,7 @@ class RequiredHooks:
         for server in required:
             if (upstream := self._upstreams.get(server)) is not None:
                 # Count the server as used, so that an on-demand server is not stopped as idle while it checks.
-                upstream.last_use = asyncio.get_running_loop().time()
+                upstream.use(asyncio.get_running_loop().time())
         away = [server for server in required if not self._takes_part(server, principal)]
         await asyncio.gather(*(self._start(server, principal) for server in away))
 

@@ -122,8 +122,7 @@ class ServerMessages:
         inner = msgspec.json.encode(delivery.params)
         if type(params) is Read:
             # It was read with the message around it, and is not read again.
-            counted, inner = params.counted, Read.of(inner)
-            inner.counted = counted
+            inner = Read.of(inner).with_count(params.counted)
         if delivery.id is None:
             self.on_notification(live, delivery.method, inner)
         elif not self.on_request(live, Request(delivery.id, delivery.method, inner)):

@@ -304,7 +304,7 @@ class Wakes:
         for alike in kinds.values():
             smallest = self._decide(min(alike, key=lambda event: event.tokens), agent, chosen.tokens)
             if not chosen.takes(smallest):
-                chosen.held += ((event, smallest) for event in alike)
+                chosen.hold(smallest, alike)
                 continue
             total = sum(event.tokens for event in alike)
             whole = self._decide(alike[0], agent, chosen.tokens + total - alike[0].tokens)

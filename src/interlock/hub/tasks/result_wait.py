@@ -55,13 +55,14 @@ class ResultWait:
         """Send the request. Raises a `Fault` where that is not possible."""
         params = msgspec.json.encode({"taskId": self._task.upstream_id})
         # The request asks for progress, as a server may send the task's progress on this stream.
-        outgoing = Outgoing("tasks/result", params, deadline, name=self._task.upstream_id, wants_progress=True)
+        id_ = self._task.upstream_id
+        outgoing = Outgoing("tasks/result", params, deadline, name=id_, wants_progress=True, idempotent=True)
         owner = self._route.owner
         if owner is not None:
             owner.open.add(self)
             owner.waits[self._task.upstream_id] = self
         try:
-            self._handle = self._route.connection.send(outgoing, self, idempotent=True)
+            self._handle = self._route.connection.send(outgoing, self)
         except Fault:
             self.stop("the request could not be sent")
             raise

@@ -41,16 +41,23 @@ class RunningTask:
         "unsent",
     )
 
-    def __init__(self, state: TaskState, checked: float) -> None:
+    def __init__(
+        self,
+        state: TaskState,
+        checked: float,
+        route: UpstreamConnection | None = None,
+        ticket: Ticket | None = None,
+        token: str | None = None,
+    ) -> None:
         self.state = state
         self.checked = checked
-        self.route: UpstreamConnection | None = None
+        self.route = route
         """The connection on which the hub queries the task."""
-        self.ticket: Ticket | None = None
+        self.ticket = ticket
         """The ticket of its call in the audit log, while the outcome is unknown."""
         self.session: Session | None = None
         """The session that its owner last used, for notifications (2025-11-25)."""
-        self.token: str | None = None
+        self.token = token
         """The hub's progress token at the server (2025-11-25)."""
         self.followers: dict[object, Notify] = {}
         self.unsent: deque[tuple[str, bytes]] = deque(maxlen=MAX_UNSENT)
@@ -59,6 +66,36 @@ class RunningTask:
         """The status that its followers know."""
         self.counted = False
         """Whether the task counts for its server, which then stays running."""
+
+    def move(self, state: TaskState) -> None:
+        """Take the next state."""
+        self.state = state
+
+    def check(self, now: float) -> None:
+        """The server reported a state."""
+        self.checked = now
+
+    def use_route(self, route: UpstreamConnection | None) -> None:
+        """Query the task on this connection from now on; None for another one next time."""
+        self.route = route
+
+    def use_session(self, session: Session | None) -> None:
+        """Notify the owner in this session; None for none."""
+        self.session = session
+
+    def take_ticket(self) -> Ticket | None:
+        """The ticket of its call, once: its outcome is known."""
+        ticket, self.ticket = self.ticket, None
+        return ticket
+
+    def count(self, *, on: bool) -> None:
+        """Count for its server, or count no more."""
+        self.counted = on
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Queue a notification. Its followers know the present status then."""
+        self.notified = self.state.status
+        self.unsent.append((method, params))
 
 
 TaskLocation = tuple[str, ConnectionOwner | None, str]
@@ -76,6 +113,12 @@ class Expected(msgspec.Struct):
     tool: str
     progress: float = float("-inf")
     """The progress last sent to the owner."""
+
+    def advance(self, progress: float) -> bool:
+        """Whether this progress is news for the owner. If so, only more of it is news from now on."""
+        advances = progress > self.progress
+        self.progress = max(progress, self.progress)
+        return advances
 
 
 def renamed(payload: bytes, task: StoredTask) -> bytes:

@@ -99,7 +99,7 @@ class ServerQueries:
         before = self._ledger.at_id(self._by_location.get(location, task.id))
         if before is not None and before.id != task.id:
             self._tracker.lost(before)
-        live.route = route
+        live.use_route(route)
         self._by_location[location] = task.id
 
     def leave(self, task: StoredTask, live: RunningTask) -> None:
@@ -108,7 +108,7 @@ class ServerQueries:
             location = (task.server, live.route.owner, task.upstream_id)
             if self._by_location.get(location) == task.id:
                 del self._by_location[location]
-            live.route = None
+            live.use_route(None)
 
     async def ask(self, task: StoredTask, method: str, params: bytes) -> bytes:
         """Send a request that changes a task. Raises the server's error, or OUTCOME_UNKNOWN for a lost task.

@@ -120,9 +120,7 @@ class Tracker:
             call.trace,
             0 if ticket is None else ticket.seq,
         )
-        live = RunningTask(task.state, self._clock())
-        live.route, live.ticket, live.token = route, ticket, token
-        self.running[task.id] = live
+        live = self.running[task.id] = RunningTask(task.state, self._clock(), route, ticket, token)
         self.seen(task, call.exchange.session)
         try:
             await self.ledger.add(task)
@@ -153,7 +151,7 @@ class Tracker:
     def seen(self, task: StoredTask, session: Session | None) -> None:
         """Send notifications of a task to the session that its owner uses now (2025-11-25)."""
         if session is not None and not session.over:
-            self.live(task).session = session
+            self.live(task).use_session(session)
             session.tasks.add(task.id)
 
     def leave(self, session: Session) -> None:
@@ -161,7 +159,7 @@ class Tracker:
         for id_ in session.tasks:
             live = self.running.get(id_)
             if live is not None and live.session is session:
-                live.session = None
+                live.use_session(None)
 
     def live(self, task: StoredTask) -> RunningTask:
         """The state of a task in this process. A task of an earlier run has no connection yet."""
@@ -175,17 +173,18 @@ class Tracker:
     def observe(self, task: StoredTask, reported: TaskState, outcome: Outcome | None = None) -> TaskState:
         """Take a state that the server reported. Returns the state for the owner."""
         live = self.live(task)
-        live.checked = self._clock()
+        live.check(self._clock())
         before = live.state
         if before.over:
             return before
-        live.state = state = msgspec.structs.replace(
+        state = msgspec.structs.replace(
             reported,
             id=task.id,
             created_at=task.created_at,
             ttl_ms=task.ttl_ms,
             updated_at=reported.updated_at or before.updated_at,
         )
+        live.move(state)
         if state.over:
             self._end(task, live, outcome or _OUTCOMES[state.status], "as a task")
             self._work.begin(self._put(task.with_state(state)))
@@ -196,7 +195,7 @@ class Tracker:
         live = self.live(task)
         if not live.state.over:
             status: Status = "failed" if outcome.tool == "error" else "completed"
-            live.state = msgspec.structs.replace(live.state, status=status)
+            live.move(msgspec.structs.replace(live.state, status=status))
             self._end(task, live, outcome, "as a task")
             self._work.begin(self._put(task.with_state(live.state)))
 
@@ -215,8 +214,7 @@ class Tracker:
 
     def _end(self, task: StoredTask, live: RunningTask, outcome: Outcome, reason: str) -> None:
         """Record the outcome: with the ticket of the call, or as an event if an earlier run recorded it as unknown."""
-        if live.ticket is not None:
-            ticket, live.ticket = live.ticket, None
+        if (ticket := live.take_ticket()) is not None:
             self._recording.recorder.outcome(ticket, outcome, reason, {"task": task.id})
         elif task.intent and not task.state.over and not task.lost and outcome.transport != "unknown":
             kind, _, name = task.owner.partition(":")
@@ -233,18 +231,18 @@ class Tracker:
         """Keep the server and a private connection open until the owner has the outcome."""
         upstream = self._upstreams.get(task.server)
         if upstream is not None:
-            live.counted = True
-            upstream.tasks += 1
+            live.count(on=True)
+            upstream.add_task()
         if live.route is not None and live.route.owner is not None:
             live.route.owner.tasks[task.upstream_id] = task.id
 
     def let_go(self, task: StoredTask, live: RunningTask) -> None:
         """Stop counting the task for its server."""
         if live.counted:
-            live.counted = False
+            live.count(on=False)
             upstream = self._upstreams.get(task.server)
-            if upstream is not None and upstream.tasks:
-                upstream.tasks -= 1
+            if upstream is not None:
+                upstream.remove_task()
         if live.route is not None and live.route.owner is not None:
             live.route.owner.tasks.pop(task.upstream_id, None)
 
@@ -286,8 +284,7 @@ class Tracker:
     def notify(self, task: StoredTask, method: str, params: bytes) -> None:
         """Notify the owner of a task: its session and its streams."""
         live = self.live(task)
-        live.notified = live.state.status
-        live.unsent.append((method, params))
+        live.notify(method, params)
         self._bus.publish(TaskChanged(task.server, self._bus.next(), now_us(), task.id, live.state.status))
 
     async def _send(self, batch: Sequence[Delivery]) -> None:
@@ -342,8 +339,7 @@ class Tracker:
         live = self.running.get(expected.id)
         session = expected.session if live is None else live.session
         progress = how_far(params)
-        if session is not None and progress is not None and progress > expected.progress:
-            expected.progress = progress
+        if session is not None and progress is not None and expected.advance(progress):
             params = self.texts.checked(session.caller, server, expected.tool, params)
             session.notify(PROGRESS, with_related(with_token(params, expected.token), expected.id))
 

@@ -78,8 +78,14 @@ class Supervised(Protocol):
     """The server that a supervisor keeps running."""
 
     open_calls: int
-    last_use: float
     tasks: int
+
+    @property
+    def last_use(self) -> float:
+        """When it was last in use, by the loop's clock."""
+
+    def use(self, now: float) -> None:
+        """The server is in use now."""
 
     async def drained(self) -> None:
         """Wait until the last open call has ended."""

@@ -116,7 +116,7 @@ class Connector:
         await self._prepare(connection, agreement(connection.peer.capabilities), shared=False)
 
     async def _prepare(self, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
-        connection.mgp = None if agreement is None else agreement.agreed
+        connection.agree(None if agreement is None else agreement.agreed)
         await self._hub.prepare(self._current.id, connection, agreement, shared=shared)
 
     def _era(self) -> Era:

@@ -69,6 +69,10 @@ class RestartPlan:
         at = began + server.sandbox.time_s - END_EARLY_S
         return at, Command(verb, Reason.RESOURCE_LIMIT, because="its time is over")
 
+    def try_at_once(self) -> None:
+        """Let the next start begin at once."""
+        self.not_before = 0.0
+
     def _pause_after(self, failure: Fault, was_connected: bool, now: float) -> float | None:
         settings = self._current.server
         self.not_before = math.inf

@@ -98,7 +98,7 @@ class Supervisor:
         """Start the server after a login. Calls wait for that, and are not told that it needs one."""
         if self.status.problem is not None and self.status.problem.name == "LOGIN_REQUIRED":
             self.status.show(None)
-            self.plan.not_before = 0.0
+            self.plan.try_at_once()
         self.want()
 
     def try_again(self) -> bool:
@@ -317,7 +317,7 @@ class Supervisor:
             await turn.granted
             began = self._clock()
             connection = await self._pool.connect_shared(ended)
-            self._upstream.last_use = self._clock()
+            self._upstream.use(self._clock())
             # The stream is opened first, so that no change after the reading is missed.
             await self._pool.watch_shared()
             await self._lists.read(connection)

@@ -113,6 +113,18 @@ class Upstream:
 
     # Facts about the server
 
+    def use(self, now: float) -> None:
+        """The server is in use now: it connected, or must be there for a check."""
+        self.last_use = now
+
+    def add_task(self) -> None:
+        """A task runs at the server."""
+        self.tasks += 1
+
+    def remove_task(self) -> None:
+        """The owner of a task has its outcome, or will never have it."""
+        self.tasks = max(0, self.tasks - 1)
+
     @property
     def settings(self) -> ServerSettings:
         return self._current.server

@@ -125,8 +125,7 @@ class Forwarder(msgspec.Struct, eq=False):
     def _send_outgoing(self, outgoing: Outgoing) -> None:
         try:
             if not self._finished:
-                tool = self._call.target.tool
-                self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+                self._handle = self._connection.send(outgoing, self)
                 if self._stream is not None:
                     self._stream.begin(self._handle)
         except Fault as fault:
@@ -386,6 +385,7 @@ class Forwarder(msgspec.Struct, eq=False):
         return Outgoing(
             exchange.request.method, params, now + patience, name, headers, wants_progress,
             max_deadline=now + patience * MAX_TIMEOUT_FACTOR, introduced=True, patience=patience, rest=rest,
+            idempotent=None if tool is None else tool.idempotent,
             accepts=accepts if self._callbacks is None else accepts | {CALLBACK},
         )  # fmt: skip
 
