@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from time import time_ns
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 import pytest
 
 from interlock.events import Bus, EventFilter
-from interlock.events.types import AuditCommitted
+from interlock.events.types import AuditAppended, AuditCommitted
 from interlock.hub.audit import entries, write_failures
 from interlock.hub.audit.batch_writer import PIECE_ENTRIES
-from interlock.hub.audit.commit_publisher import CommitPublisher
-from interlock.hub.audit.entries import Ticket, event_record
+from interlock.hub.audit.commit_publisher import ENTRIES_AT_ONCE, CommitPublisher
+from interlock.hub.audit.counts import Counts
+from interlock.hub.audit.entries import Entry, Ticket, event_record
 from interlock.hub.audit.head import ChainHead, HeadFile, read_head
 from interlock.hub.audit.record import (
     CLOSED,
@@ -274,6 +276,22 @@ async def test_nothing_is_committed_on_the_loop_and_entries_share_commits(runnin
     commits.close()
     await running_hub.close()
     assert not bus.wanted
+
+
+async def test_the_loop_runs_between_the_pieces_in_which_a_batch_is_counted_and_published() -> None:
+    bus, counts, half = Bus(), Counts(), 10 * ENTRIES_AT_ONCE
+    publisher, counted = CommitPublisher(bus, counts), [0]
+    batch: list[Entry] = [Record(seq, 0, "ACCESS_GRANTED") for seq in range(1, 2 * half + 1)]
+    with bus.subscribe(EventFilter.of(AuditAppended), limit=len(batch)) as appended:
+        publisher.on_committed("node-1", batch[:half])
+        while counted[-1] < half // 2:
+            counted.append(counts.entries)
+            await asyncio.sleep(0)
+        publisher.on_committed("node-1", batch[half:])
+        await until(lambda: counts.entries == len(batch))
+        published = [event.sequence for events in iter(appended.take, []) for event in events]
+        assert published == [entry.seq for entry in batch], "in order"
+    assert max(later - before for before, later in pairwise(counted)) == ENTRIES_AT_ONCE
 
 
 async def test_the_loop_runs_between_the_pieces_of_a_batch_that_nobody_waits_for(

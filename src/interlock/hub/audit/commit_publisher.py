@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,9 +13,11 @@ from interlock.events import Bus
 from interlock.events.types import AuditAppended, AuditCommitted, now_us
 from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.entries import Entry, Ticket
+from interlock.process.turns import batches
 
-ENTRIES_AT_ONCE: Final = 256
-"""Entries published in one turn of the loop."""
+ENTRIES_AT_ONCE: Final = 64
+"""Entries that are counted and published in one turn of the loop. Callbacks that are scheduled together share a turn,
+so each piece schedules the next."""
 
 
 class CommitPublisher:
@@ -23,18 +26,38 @@ class CommitPublisher:
     def __init__(self, bus: Bus | None = None, counts: Counts | None = None) -> None:
         self._bus = bus or Bus()
         self._counts = counts
+        self._chain = ""
+        self._pieces: deque[list[Entry]] = deque()
+        """The rest of the last batch."""
+        self._next: asyncio.Handle | None = None
 
     def on_committed(self, chain: str, written: list[Entry]) -> None:
-        """Entries were committed, in order."""
+        """Entries were committed, in order. Calls go on between the pieces in which they are counted and published."""
+        while self._pieces:
+            self._take_piece()  # of the batch before, so that events stay in order
+        self._chain = chain
+        self._pieces.extend(batches(written, ENTRIES_AT_ONCE))
+        self._take_piece()
+        self._schedule()
+        if self._bus.wants(AuditCommitted):
+            self._bus.publish(AuditCommitted(chain, written[-1].seq, now_us(), written[0].seq))
+
+    def _schedule(self) -> None:
+        if self._pieces and self._next is None:
+            self._next = asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._next = None
+        if self._pieces:
+            self._take_piece()
+            self._schedule()
+
+    def _take_piece(self) -> None:
+        entries = self._pieces.popleft()
         if self._counts is not None:
-            self._counts.take(written)
-        bus = self._bus
-        if bus.wants(AuditAppended):
-            self._publish(chain, written[:ENTRIES_AT_ONCE])
-            for start in range(ENTRIES_AT_ONCE, len(written), ENTRIES_AT_ONCE):
-                asyncio.get_running_loop().call_soon(self._publish, chain, written[start : start + ENTRIES_AT_ONCE])
-        if bus.wants(AuditCommitted):
-            bus.publish(AuditCommitted(chain, written[-1].seq, now_us(), written[0].seq))
+            self._counts.count(entries)
+        if self._bus.wants(AuditAppended):
+            self._publish(self._chain, entries)
 
     def _publish(self, chain: str, entries: Sequence[Entry]) -> None:
         for entry in entries:

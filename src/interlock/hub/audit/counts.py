@@ -5,7 +5,6 @@ Every label is bounded: servers and rules by number; no caller can choose a labe
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,8 +20,6 @@ MAX_SERVERS: Final = 1000
 MAX_RULES: Final = 256
 OTHER: Final = "other"
 """The label of servers and rules beyond those numbers."""
-ENTRIES_AT_ONCE: Final = 512
-"""Entries counted in one turn of the loop."""
 
 _BOUNDS_US: Final = tuple(int(bound * 1_000_000) for bound in BOUNDS_S)
 
@@ -50,13 +47,8 @@ class Counts:
         self.durations: dict[str, Durations] = {}
         """By server."""
 
-    def take(self, entries: Sequence[Entry]) -> None:
-        """Count committed entries, in pieces that do not block the loop."""
-        loop = asyncio.get_running_loop()
-        for at in range(0, len(entries), ENTRIES_AT_ONCE):
-            loop.call_soon(self.count, entries[at : at + ENTRIES_AT_ONCE])
-
     def count(self, entries: Sequence[Entry]) -> None:
+        """Count committed entries."""
         self.entries += len(entries)
         calls, durations = self.calls, self.durations
         for entry in entries:
