@@ -36,7 +36,8 @@ class InstructedServer:
 
     def __init__(self, capabilities: dict[str, Any] | None = None, *, sessions: bool = True) -> None:
         self.heard: list[Any] = []
-        self._sessions = sessions
+        self.sessions = sessions
+        """Whether a handshake over HTTP opens a session."""
         self.url = ""
         self.session = ""
         """The session of the message that came last, over HTTP."""
@@ -168,7 +169,7 @@ class InstructedServer:
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             return
         named = b""
-        if message["method"] == "initialize" and self._sessions:
+        if message["method"] == "initialize" and self.sessions:
             session = str(len(self.heard))
             named = f"mcp-session-id: {session}\r\n".encode()
         self.session = session

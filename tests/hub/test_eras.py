@@ -17,6 +17,8 @@ FORM = {
     "params": {"message": "Who?", "requestedSchema": {"type": "object"}},
 }
 ASK = {"steps": [{"ask": FORM}, {"wait": "form"}]}
+ROUND = {"rounds": [{"inputRequests": {"who": {"method": FORM["method"], "params": FORM["params"]}}}]}
+"""The same question in the stateless era."""
 
 
 class AsksInSessions(InstructedServer):
@@ -61,16 +63,25 @@ async def test_a_server_that_takes_no_handshake_is_spoken_to_without(tmp_path: P
 
 
 async def test_a_server_whose_handshake_opens_no_session_is_asked_in_the_stateless_era(tmp_path: Path) -> None:
-    question = {"method": FORM["method"], "params": FORM["params"]}
     async with InstructedServer(sessions=False).http() as server:
         async with running_hub(tmp_path, {"a": ServerSettings(url=server.url)}) as hub:
             able = LegacyClient(hub.url + "/mcp", answers("ada"))
             await able.initialize({"elicitation": {}})
             for _ in range(2):
-                said = await able.call("a__do", {"rounds": [{"inputRequests": {"who": question}}]})
-                assert "ada" in text_of(said)
+                assert "ada" in text_of(await able.call("a__do", ROUND))
             assert len(server.asked("initialize")) == 1
             assert "keeps no session" in (await shown(hub))["era_reason"]
+
+
+async def test_a_server_that_opens_sessions_no_longer_is_asked_in_the_stateless_era_from_then_on(
+    tmp_path: Path,
+) -> None:
+    async with InstructedServer().http() as server, running_hub(tmp_path, {"a": ServerSettings(url=server.url)}) as hub:
+        for sessions, arguments in ((True, ASK), (False, ROUND)):
+            server.sessions = sessions
+            able = LegacyClient(hub.url + "/mcp", answers("ada"))
+            await able.initialize({"elicitation": {}})
+            assert "ada" in text_of(await able.call("a__do", arguments))
 
 
 async def test_a_session_has_its_own_connection_also_to_a_server_that_takes_no_handshake(tmp_path: Path) -> None:

@@ -221,7 +221,8 @@ class ConnectionPool:
     async def _check_session(self, connection: Connection) -> None:
         """Raise UPSTREAM_ERROR for a server that could not ask here. The stateless era lets it ask within each call."""
         if not connection.has_session:
-            self._keeps_sessions = False
+            # Sessions that it opened before its last start say nothing about it now.
+            self.handshake, self._keeps_sessions = None, False
             await connection.close()
             raise Fault("UPSTREAM_ERROR", "its handshake opened no session")
 
