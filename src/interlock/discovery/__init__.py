@@ -1,1 +1,1 @@
-"""The right tools for an agent within a budget of tokens: index, ranking, counting, session arithmetic; all pure."""
+"""Finds tools for an agent within a token budget: index, ranking, token counts and session budgets. All pure."""

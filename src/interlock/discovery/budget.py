@@ -1,7 +1,7 @@
-"""Which tools stand in an agent's context, and what they cost ("MGP, Session Tool Cache" and "Context Budget").
+"""The tools in an agent's context, and their cost ("MGP, Session Tool Cache" and "Context Budget").
 
-The one rule: pinned, cached and discovered tools together never exceed `max_tokens`; the least recently used cached
-tool goes first, a pinned one never.
+Rule: pinned, cached and discovered tools together never exceed `max_tokens`. The least recently used cached tool is
+evicted first, a pinned tool never.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from interlock.discovery.errors import DiscoveryError
 
 
 class TokenBudget(msgspec.Struct, frozen=True):
-    """The setting `tool_context_budget`: all figures in tokens."""
+    """The setting `tool_context_budget`, in tokens."""
 
     max_tokens: int
     pinned_reserve: int
@@ -39,9 +39,9 @@ class TokenBudget(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, max_tokens: int, pinned: int = 0) -> TokenBudget:
-        """A budget from one figure, in the proportions of the specification's example: 2 to 3 to 3.
+        """A budget from one number, divided 2 to 3 to 3 as in the specification's example.
 
-        Where the pinned tools need more than their part, the others share what is left.
+        If the pinned tools need more than their part, the other two share the rest.
         """
         if type(max_tokens) is not int:
             raise DiscoveryError("max_tokens", f"max_tokens is a whole number of tokens, not {max_tokens!r:.40}")
@@ -51,7 +51,7 @@ class TokenBudget(msgspec.Struct, frozen=True):
 
 
 class Fit(msgspec.Struct, frozen=True):
-    """The part of a list that fits, in its order, and the part that does not."""
+    """The tools of a list that fit, in order, and those that do not."""
 
     kept: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -74,12 +74,12 @@ class SessionTools:
         self._cached: dict[str, int] = {}
         """In the order they were loaded, which using them does not change: so lists, and prompt caches, stay."""
         self._uses: OrderedDict[str, None] = OrderedDict()
-        """Least recently used first."""
+        """The cached tools by name, least recently used first."""
         self._discovered: dict[str, int] = {}
         self.adopt(budget, pinned or {})
 
     def adopt(self, budget: TokenBudget, pinned: Mapping[str, int]) -> None:
-        """Use this budget and these pinned tools from now on. Loaded tools stay as far as they fit."""
+        """Use this budget and these pinned tools from now on. Loaded tools that no longer fit are evicted."""
         for name, tokens in pinned.items():
             _check_tokens(name, tokens)
         _check_pinned(budget, pinned)
@@ -96,12 +96,12 @@ class SessionTools:
 
     @property
     def cached(self) -> tuple[str, ...]:
-        """Least recently used first."""
+        """The names of the cached tools, least recently used first."""
         return tuple(self._uses)
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """The same in the order they were loaded."""
+        """The names of the cached tools, in the order of loading."""
         return tuple(self._cached)
 
     @property
@@ -110,19 +110,19 @@ class SessionTools:
 
     @property
     def total_tokens(self) -> int:
-        """The tools in the context now."""
+        """The tokens of all tools in the context."""
         return sum(self._pinned.values()) + sum(self._cached.values()) + sum(self._discovered.values())
 
     @property
     def remaining(self) -> int:
-        """The tokens that a discovery may still return; earlier results make way for it."""
+        """The tokens that a search may return. Its results replace earlier ones."""
         return self.budget.max_tokens - sum(self._pinned.values()) - sum(self._cached.values())
 
     def discover(self, found: Sequence[tuple[str, int]], spare: int = 0) -> Fit:
-        """Results of a search, best first, cut to the tokens that are left; they replace the results before them.
+        """Cut the results of a search, best first, to the remaining tokens. They replace earlier results.
 
-        A tool that already stands in the context is returned again, and costs again. `spare` is the tokens of the rest
-        of the answer.
+        A tool that is in the context already is returned again, and costs again. `spare` is the tokens of the rest of
+        the answer.
         """
         self._discovered = {}
         fitting = fit(found, max(0, self.remaining - spare))
@@ -133,10 +133,10 @@ class SessionTools:
     def load(
         self, tools: Sequence[tuple[str, int]], answer_tokens: Mapping[str, int] | None = None, spare: int = 0
     ) -> CacheChange:
-        """Take tools into the cache, best first; older ones make way, and those of this very call never do.
+        """Load tools into the cache, best first. Older tools are evicted for them, but none of this call.
 
-        `answer_tokens` has the tokens of each tool in the answer, `spare` those of the rest of the answer: cache and
-        answer fit the context together.
+        `answer_tokens` has the tokens of each tool in the answer, `spare` those of the rest of the answer. Cache and
+        answer together fit into the context.
         """
         kept: list[str] = []
         left_out: list[str] = []
@@ -161,13 +161,13 @@ class SessionTools:
         return CacheChange(tuple(dict.fromkeys(kept)), tuple(left_out), tuple(evicted), added)
 
     def use(self, name: str) -> None:
-        """A tool was called: if it stands in the cache, it is now the most recently used there."""
+        """Note the call of a tool. If it is cached, it is now the most recently used."""
         if name in self._cached:
             self._uses[name] = None
             self._uses.move_to_end(name)
 
     def refresh(self, costs: Mapping[str, int]) -> None:
-        """The current cost of cached tools. A tool that is not named is gone."""
+        """Update the cost of cached tools. Tools that are not named are removed."""
         for name in self.loaded:
             if name in costs:
                 _check_tokens(name, costs[name])
@@ -178,7 +178,7 @@ class SessionTools:
         self._evict_oldest(self.budget.cache_limit)
 
     def evict(self, names: Iterable[str]) -> int:
-        """Remove cached tools at the agent's wish, all or none; gives the tokens freed."""
+        """Remove cached tools at the agent's request, all or none. Returns the freed tokens."""
         wanted = list(dict.fromkeys(names))
         for name in wanted:
             if name in self._pinned:
@@ -196,7 +196,7 @@ class SessionTools:
         return self._cached.pop(name, 0)
 
     def _evict_oldest(self, most: int, keep: Collection[str] = ()) -> list[str]:
-        """Let the least recently used go until no more than this is cached."""
+        """Evict the least recently used tools until at most `most` tokens are cached."""
         evicted: list[str] = []
         for name in self.cached:
             if sum(self._cached.values()) <= most:
@@ -207,13 +207,13 @@ class SessionTools:
         return evicted
 
     def _trim_discovered(self) -> None:
-        """A grown cache takes the tokens of the last discovery results first."""
+        """Drop the last search results until cache and results fit into the budget."""
         while self._discovered and self.total_tokens > self.budget.max_tokens:
             self._discovered.popitem()
 
 
 def fit(found: Sequence[tuple[str, int]], tokens: int) -> Fit:
-    """The longest run from the top of a ranked list that fits; a tool too large is passed over, and said so."""
+    """The tools of a ranked list that fit, best first. Tools that are too large are skipped and named."""
     kept: list[str] = []
     left_out: list[str] = []
     used = 0

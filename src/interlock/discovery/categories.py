@@ -1,6 +1,6 @@
-"""The subject of a tool whose server does not declare one: categories from its words, and paths of categories compared.
+"""Categories of tools: derived from their words where a server declares none, and compared as paths.
 
-A category is a path such as `filesystem` or `web/search`; a filter for a path covers everything below it.
+A category is a path such as `filesystem` or `web/search`. A filter for a path covers all paths below it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_LENGTH = 80
 
 
 def normal(category: str) -> str:
-    """One spelling: lower case, steps joined by `/`, words of a step by `-`."""
+    """The normal form of a category: lower case, with `/` between steps and `-` between words."""
     steps = (
         "-".join(words.split(step, wholes=False)) for step in category[: MAX_LENGTH * 2].replace(".", "/").split("/")
     )
@@ -22,18 +22,18 @@ def normal(category: str) -> str:
 
 
 def covers(wider: str, category: str) -> bool:
-    """Whether a category is the wider one or lies below it."""
+    """Whether a category equals the wider one or is below it."""
     return category == wider or category.startswith(wider + "/")
 
 
 def of_tool(declared: Iterable[str], name: str, description: str) -> tuple[str, ...]:
-    """The declared categories, or those that name and description suggest; at most a few."""
+    """The declared categories, or those that name and description suggest. There are only a few."""
     own = tuple(dict.fromkeys(found for found in map(normal, declared) if found))[:MAX_CATEGORIES]
     return own or derive(name, description)
 
 
 def derive(name: str, description: str) -> tuple[str, ...]:
-    """Subjects first (two at most), then what the tool does to them, from the first verb of the name."""
+    """Up to two subjects, then the kind of action, from the first verb of the name."""
     in_name = words.split(name)
     stems = [words.stem(word) for word in in_name]
     weight: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The filter columns of all tools, one small number per slot, so that a filter over many costs a few comparisons."""
+"""Columns for filtering: one small number per slot, so that filtering many tools costs a few array comparisons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EMPTY = -1
 
 
 class Columns:
-    """Risk, status and server by slot; an empty slot passes nothing."""
+    """Risk, status and server by slot. An empty slot passes no filter."""
 
     def __init__(self) -> None:
         self._risk = array("i")
@@ -35,7 +35,7 @@ class Columns:
         self._risk[slot] = _EMPTY
 
     def passing(self, highest_risk: int | None, status: str | None, server: str | None) -> Flags:
-        """One flag per slot: a tool is there, and is what was asked for."""
+        """One flag per slot: whether it has a tool that passes the filter."""
         import numpy as np
 
         risk = np.frombuffer(self._risk, np.int32) if self._risk else np.zeros(0, np.int32)

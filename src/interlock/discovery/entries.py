@@ -1,6 +1,6 @@
-"""One tool as the index knows it ("MGP, Tool Index"), made from its definition.
+"""One tool in the index ("MGP, Tool Index"), made from its definition.
 
-The one rule: a server's text is data: it is cut to a bound, and nothing in it is followed.
+Rule: a server's text is data. It is cut to a bound, and no reference in it is followed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from interlock.discovery import categories, words
 from interlock.discovery.errors import DiscoveryError
 
 Identity = tuple[str, str]
-"""Server and name, under which no other tool can stand."""
+"""Server and name, which identify a tool."""
 
 RISK_LEVELS = ("safe", "moderate", "dangerous")
 MAX_PARAMETERS = 200
@@ -21,23 +21,23 @@ _MAX_DEPTH = 6
 _MAX_NAME = 256
 _MAX_DESCRIPTION = 4_096
 _ENOUGH_TO_EMBED = 300
-"""Characters from which an embedder knows a tool without its parameters."""
+"""Characters of a description that is long enough to embed without the parameters."""
 _MAX_NAME_WORDS = 2
-"""Words of a server's name that an embedder reads: a longer one describes a field that all its tools share."""
+"""Words of a server's name that are embedded. A longer name describes a field that all its tools share."""
 
 
 class ToolEntry(msgspec.Struct, frozen=True):
-    """The searchable, filterable and countable parts of one tool."""
+    """The parts of a tool that the index searches, filters and counts."""
 
     server: str
     name: str
     description: str = ""
     parameters: tuple[tuple[str, str], ...] = ()
-    """Names with their descriptions, nested ones too."""
+    """Names and descriptions of parameters, including nested ones."""
     categories: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     risk_level: str = "dangerous"
-    """The effective risk as the hub judged it; a tool that nobody judged counts as dangerous."""
+    """The effective risk as the hub judges it. An unjudged tool counts as dangerous."""
     status: str = "connected"
     tokens: int = 0
 
@@ -47,9 +47,9 @@ class ToolEntry(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The tool in plain words, for an embedder: identifiers as the words they are made of.
+        """The text of the tool for an embedder, with identifiers split into words.
 
-        Parameters follow where the rest is short. Behind a description they only blur what the tool is for.
+        Parameters follow only if the rest is short. After a long description they would only blur the purpose.
         """
         server = words.split(self.server, wholes=False)
         named = [" ".join(server)] if 0 < len(server) <= _MAX_NAME_WORDS else []
@@ -95,7 +95,7 @@ def from_definition(
 
 
 def parameters_of(schema: object) -> tuple[tuple[str, str], ...]:
-    """Names and descriptions of a schema's properties, nested ones after their owners; no reference is followed."""
+    """Names and descriptions of a schema's properties, nested ones after their parents. No reference is followed."""
     found: list[tuple[str, str]] = []
     waiting: list[tuple[object, int]] = [(schema, 0)]
     while waiting and len(found) < MAX_PARAMETERS:
@@ -120,7 +120,7 @@ def _spaced(name: str) -> str:
 
 
 def _described(schema: object) -> str:
-    """A property's description, and the values it may take, which users often name."""
+    """A property's description and its allowed values, which users often name."""
     if not isinstance(schema, Mapping):
         return ""
     description = schema.get("description")

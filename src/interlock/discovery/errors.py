@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class DiscoveryError(ValueError):
-    """A query, filter, entry or budget that cannot be used; the message says which part and how to fix it."""
+    """An unusable query, filter, entry or budget. The message says which part is wrong and how to fix it."""
 
     def __init__(self, part: str, message: str) -> None:
         super().__init__(message)

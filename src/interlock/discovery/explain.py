@@ -1,4 +1,4 @@
-"""The reasons for a hit, in whole words: people read them, and stems look like mistakes."""
+"""The reasons for a hit, in whole words: to people, stems would look like mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from interlock.discovery.usage import Raise
 
 
 def whole_words(texts: Iterable[str]) -> dict[str, str]:
-    """The first word of the texts for each term."""
+    """The first word in the texts for each term."""
     found: dict[str, str] = {}
     for text in texts:
         for word in words.split(text):
@@ -19,7 +19,7 @@ def whole_words(texts: Iterable[str]) -> dict[str, str]:
 
 
 def matched_words(asked: dict[str, str], matched: list[tuple[str, str]], entry: ToolEntry) -> str:
-    """The matches of a tool: the words of the query, each with the word of the tool where that is another one."""
+    """The words of the query that a tool matches, each with the tool's word if it differs."""
     parameters = (text for parameter in entry.parameters for text in parameter)
     held = whole_words((entry.name, *entry.keywords, entry.server, entry.description, *parameters))
     held.setdefault(words.joined(entry.name), entry.name)

@@ -1,6 +1,6 @@
-"""How scores of different kinds become one: brought to 0..1 by their own range, then a weighted sum.
+"""Combines scores of different kinds: each kind is scaled to 0..1 by its own range, then a weighted sum is taken.
 
-Ranges rather than ranks: how far the best tool stands before the next is worth keeping.
+Ranges are used instead of ranks, because the distance between the best tool and the next matters.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 STEP_WEIGHT = 0.7
 """The weight of the best single step of a query beside the whole query."""
 MANY_STEPS = 3
-"""From here on the parts of a query are steps of a task; two are as often one step and what surrounds it."""
+"""With this many parts, the parts of a query count as steps of a task. Two parts are often one step and its context."""
 FIRST_OF_STEP = 0.3
 ENOUGH_KNOWN = 0.5
-"""The share of tools from which meaning has its whole weight."""
+"""The share of tools with vectors from which meaning has its full weight."""
 _BLOCK = 512
-"""Scores of which the best is looked at first."""
+"""The block size of `best`, which looks at the best score of each block first."""
 
 
 def min_max(scores: Scores) -> Scores:
-    """Scores moved to 0..1; all equal gives all zero."""
+    """Scores scaled to 0..1. Equal scores all become zero."""
     if not len(scores):
         return scores
     low, high = scores.min(), scores.max()
@@ -40,8 +40,8 @@ def min_max(scores: Scores) -> Scores:
 def blend(lexical: Scores, semantic: Scores, lexical_weight: float, known: Flags | None = None) -> Scores:
     """One score from words and meaning.
 
-    A tool whose meaning is not known is ranked as if it fitted as well as its words do. Where few are known, their
-    range is that of chance, and meaning weighs less.
+    A tool without a vector is ranked as if its meaning fitted as well as its words. If few tools have vectors, the
+    range of meaning is random, so it weighs less.
     """
     mixed = min_max(lexical)
     if known is None or known.all():
@@ -50,15 +50,15 @@ def blend(lexical: Scores, semantic: Scores, lexical_weight: float, known: Flags
         weight = (1 - lexical_weight) * min(1.0, float(known.mean()) / ENOUGH_KNOWN)
         mixed[known] = (1 - weight) * mixed[known] + weight * min_max(semantic[known])
     if not mixed.any():
-        # Nothing tells the tools apart, as with a single one: it is found all the same.
+        # All scores are equal, as with a single tool. It must be found anyway.
         mixed = lexical_weight * lexical + (1 - lexical_weight) * semantic
     return mixed
 
 
 def choose(semantic: Scores, lexical: Scores, known: Flags, scale: float) -> Scores:
-    """The meaning of each tool where it is known, and its words elsewhere. `scale` says how well the best words match.
+    """The score by meaning for tools with a vector, and by words for others. `scale` is the match of the best words.
 
-    Neither is stretched to the whole range: where no meaning is near, the nearest is chance.
+    The scores are not stretched to the whole range: if no meaning is near, the nearest one is chance.
     """
     import numpy as np
 
@@ -69,10 +69,10 @@ def choose(semantic: Scores, lexical: Scores, known: Flags, scale: float) -> Sco
 
 
 def best(scores: Scores, many: int, alike: int) -> list[int]:
-    """The places of the best scores above zero, and up to `alike` of those that are equal to the last of them.
+    """The positions of the best scores above zero, and up to `alike` more that equal the last of them.
 
-    Equals have the same claim, so that the answer need not depend on what was added when. The best of each block tell
-    soon which scores can be among them.
+    Including equal scores makes the answer independent of the order of insertion. The best score of each block shows
+    early which blocks matter.
     """
     import numpy as np
 
@@ -87,10 +87,10 @@ def best(scores: Scores, many: int, alike: int) -> list[int]:
 
 
 def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
-    """A query of several steps: a tool counts for the whole, and for the one step it serves best.
+    """Scores for a query of several steps: a tool counts for the whole query, and for the step that it serves best.
 
-    Without this a long step pushes the tools of the short ones off the list. Where there are many steps, the best tool
-    of each is raised: tools that are alike would crowd it out.
+    Otherwise a long step would displace the tools of short steps. With many steps, the best tool of each step is
+    raised, because similar tools of other steps would displace it.
     """
     import numpy as np
 

@@ -1,6 +1,6 @@
-"""The one face of tool search: put tools in, take them out, ask for the best ("MGP, Tool Index").
+"""The tool index: add tools, remove them, and search for the best ("MGP, Tool Index").
 
-The one rule: tools that a caller may not see affect neither its hits nor the scale of their scores.
+Rule: tools that a caller may not see affect neither its hits nor the scale of their scores.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 MAX_TOOLS = 200_000
 _NOTHING_RAISED: Mapping[Identity, Raise] = {}
 LEXICAL_WEIGHT = 0.4
-"""The weight of words beside meaning where both are known: below it long tasks lose, above it everyday words do."""
+"""The weight of words beside meaning. A lower weight hurts long tasks, a higher one hurts everyday words."""
 
 Allowed = frozenset[Identity] | Callable[[Identity], bool] | None
-"""Which tools the caller may see: a set (kept between calls as long as it is the same object), or a question asked of
-every tool on every search; None for all."""
+"""The tools that the caller may see: a set, whose flags are cached while it is the same object, or a function that is
+called for every tool in every search; None for all."""
 
 
 class ToolIndex:
-    """All tools of all servers; each in a slot of its own that is reused when it leaves."""
+    """All tools of all servers, each in a slot. Slots of removed tools are reused."""
 
     def __init__(self, embedder: Embedder | None = None, least_alone: float = 0.0) -> None:
         self._embedder = embedder
@@ -67,7 +67,7 @@ class ToolIndex:
         return None if slot is None else self._entries[slot]
 
     def put(self, entry: ToolEntry) -> None:
-        """Add a tool, or replace the one of the same identity."""
+        """Add a tool, or replace the one with the same identity."""
         _check(entry)
         before = self.get(entry.identity)
         if before == entry:
@@ -92,7 +92,7 @@ class ToolIndex:
             self._masks.clear()
 
     def remove(self, identity: Identity) -> bool:
-        """Take a tool out; False if it was not there."""
+        """Remove a tool. False if it was not in the index."""
         slot = self._slots.pop(identity, None)
         if slot is None:
             return False
@@ -109,7 +109,7 @@ class ToolIndex:
         return True
 
     def categories(self) -> dict[str, int]:
-        """Every category with the number of its tools, for the level that shows categories alone."""
+        """Every category with the number of its tools, for the level that lists only categories."""
         return {category: len(slots) for category, slots in sorted(self._by_category.items())}
 
     def search(
@@ -123,9 +123,9 @@ class ToolIndex:
         explain: bool = False,
         covers: int = 0,
     ) -> SearchResult:
-        """The best tools for a query, best first; of the first `covers` also how much of the query they meet.
+        """The best tools for a query, best first. The first `covers` hits also have their coverage of the query.
 
-        `raised` is what was learned from the caller's use.
+        `raised` are the tools that were learned from the caller's use.
         """
         check_search(strategy, limit)
         split = query if isinstance(query, SplitQuery) else split_query(query)
@@ -153,7 +153,7 @@ class ToolIndex:
         return msgspec.structs.replace(hit, coverage=round(coverage, 3))
 
     def lacking(self, most: int) -> list[tuple[Identity, str]]:
-        """Tools whose meaning is not known yet, with the texts to embed."""
+        """Tools without a vector, with the texts to embed."""
         found: list[tuple[Identity, str]] = []
         for identity in self._lacking:
             entry = self.get(identity)
@@ -164,7 +164,7 @@ class ToolIndex:
         return found
 
     def learn(self, identity: Identity, text: str, vector: Sequence[float] | Scores | None) -> None:
-        """The vector of a tool's text; None if there is none. A changed tool is embedded again."""
+        """Set the vector of a tool's text; None if it has none. The vector of a changed tool is ignored."""
         entry = self.get(identity)
         if entry is None or entry.text != text:
             return
@@ -175,7 +175,7 @@ class ToolIndex:
     def _by_text(
         self, query: SplitQuery, strategy: str, slots: Slots, scope: lexical.SearchScope | None
     ) -> tuple[Scores, float, str]:
-        """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
+        """Scores by words, by meaning or by both, and the scale: how well the best one really matches."""
         weighed = [self._weighed(part, scope) for part in (query.whole, *query.steps)]
         texts = query.texts[: None if len(self._entries) <= _MAX_FOR_STEPS else 1]
         near = [None] if strategy == "keyword" else self._cosines(texts, slots)
@@ -222,7 +222,7 @@ class ToolIndex:
         scope: lexical.SearchScope | None,
         raised: Mapping[Identity, Raise],
     ) -> tuple[str, ...]:
-        """The reasons for a hit: the words it matches, its meaning, and what was learned from use."""
+        """The reasons for a hit: its matching words, its meaning, and learned use."""
         import numpy as np
 
         identity = hit.entry.identity
@@ -237,13 +237,13 @@ class ToolIndex:
         return tuple(why)
 
     def _weighed(self, part: QueryPart, scope: lexical.SearchScope | None) -> lexical.Query:
-        """The needs in a text: its words, the words that others use for them, and the tools that it names."""
+        """The weighted terms of a text: its words, related words, and the tools that it names."""
         named = [name for name in part.names if self._words.knows(name, scope)]
         wanted = dict.fromkeys(self._words.rarest([*part.terms, *named], scope))
         return {term: sorted(thesaurus.related(term) - wanted.keys()) for term in wanted}
 
     def _by_paths(self, query: QueryPart, slots: Slots, scope: lexical.SearchScope | None) -> Scores:
-        """How well the best category of each tool meets the query; words decide between equals."""
+        """How well the best category of each tool matches the query. Words decide between equal matches."""
         import numpy as np
 
         wanted = set(query.terms)
@@ -286,7 +286,7 @@ class ToolIndex:
         return found
 
     def _scope(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> lexical.SearchScope:
-        """The tools that the caller may see, as one flag per slot; kept for sets, which cannot change."""
+        """The tools that the caller may see, as one flag per slot. Cached for frozen sets."""
         if not isinstance(allowed, frozenset):
             return lexical.SearchScope(self._flags(slot for identity, slot in self._slots.items() if allowed(identity)))
         kept = self._masks.get(id(allowed))
@@ -308,7 +308,7 @@ class ToolIndex:
         return flags
 
     def _cosines(self, texts: list[str], slots: Slots) -> list[Scores | None]:
-        """How near each slot is to each text; None for a text without a vector, or if no slot has one."""
+        """The cosine of each slot with each text; None for a text without a vector, or if no slot has one."""
         vectors = self._embedder(texts) if self._embedder is not None and len(self._vectors) else ()
         known = [vector for vector in vectors if vector is not None]
         scores = self._vectors.score(known, slots) if known else None
@@ -369,4 +369,4 @@ def _check(entry: ToolEntry) -> None:
 _MAX_ALIKE = 256
 _MAX_MASKS = 16
 _MAX_FOR_STEPS = 20_000
-"""Tools up to which each step of a query is compared by meaning too; beyond it only the query as a whole is."""
+"""Up to this many tools, each step of a query is compared by meaning. Beyond, only the whole query is."""

@@ -1,8 +1,8 @@
 """BM25 over the fields of tool definitions, kept current one tool at a time.
 
-The one rule: a tool's weights depend on that tool alone (typical lengths stand in for corpus averages), and only the
-rarity of a term is taken from the corpus, at query time; so adding or removing a tool touches its own terms only. The
-corpus of a caller is the tools that it may see, so a score tells nothing of the others.
+Rule: a tool's weights depend on that tool alone: constants replace the average lengths of the corpus. Only the rarity
+of a term depends on the corpus, at query time, so adding or removing a tool touches only its own terms. The corpus of a
+caller is the tools that it may see, so a score reveals nothing about others.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 MAX_TERMS = 96
-"""Distinct terms of one query that are scored: the rarest, where it has more."""
+"""Distinct terms of one query that are scored. If there are more, the rarest are."""
 
 MAX_TERMS_PER_TOOL = 1_024
 _RELATED_COVERS = 0.9
-"""How far a related word meets a term."""
+"""The coverage of a term by a related word."""
 _ALIKE_COVERS = 0.5
-"""How far a word that looks alike meets a term: a socket is no rocket."""
+"""The coverage of a term by a similarly spelled word: a socket is not a rocket."""
 
 
 Query = Mapping[str, Collection[str]]
-"""The terms of a query, each once, with the words that others use for it."""
+"""The terms of a query, each once, with its related words."""
 
 
 _CACHE_BYTES = 48 * 1024 * 1024
@@ -58,7 +58,7 @@ class SearchScope:
 
 
 class Fields(msgspec.Struct, frozen=True):
-    """The text of one tool, by where it stands."""
+    """The text of one tool, by field."""
 
     name: str
     server: str = ""
@@ -69,7 +69,7 @@ class Fields(msgspec.Struct, frozen=True):
 
 
 class LexicalIndex:
-    """Postings by term; tools are known by the slot number that the caller gave them."""
+    """Postings by term. Tools are identified by the slot numbers of the caller."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
@@ -90,11 +90,11 @@ class LexicalIndex:
         return term in self._ids
 
     def knows(self, term: str, scope: SearchScope | None) -> bool:
-        """Whether a tool that may be seen holds a term."""
+        """Whether a visible tool contains a term."""
         return self._known(term, scope) is not None
 
     def put(self, slot: int, fields: Fields) -> None:
-        """Index a tool under a slot, replacing what stood there."""
+        """Index a tool under a slot, and replace the slot's previous tool."""
         self._clear_cache()
         if slot in self._terms_of:
             self.remove(slot)
@@ -132,7 +132,7 @@ class LexicalIndex:
         return [_sum([match for term in query for match in matches[term]], slots) for query in queries]
 
     def matched(self, query: Query, slot: int, scope: SearchScope | None = None) -> list[tuple[str, str]]:
-        """The terms of a query that a slot matches, each with the term by which it does."""
+        """The terms of a query that a slot matches, each with the matching term of the tool."""
         held = {self._postings[number].term for number in self._terms_of[slot]}
         found: list[tuple[str, str]] = []
         for term, related in query.items():
@@ -143,9 +143,9 @@ class LexicalIndex:
         return found
 
     def coverage(self, query: Query, slot: int, scope: SearchScope | None = None) -> float:
-        """How much of a query a slot meets, from 0 to 1, each term by its rarity. A term that no tool holds is rarest.
+        """How much of a query a slot covers, from 0 to 1, weighted by rarity. An unknown term is the rarest.
 
-        Unlike a score it does not grow with a better match of a part: it tells whether the whole need is met.
+        Unlike a score, it does not grow when a part matches better. It shows whether the whole need is met.
         """
         total = len(self._terms_of) if scope is None else scope.total
         unknown = math.log(1 + (total + 0.5) / 0.5)
@@ -161,7 +161,7 @@ class LexicalIndex:
         return sum(worth[term] * share for term, share in met.items()) / whole if whole else 0.0
 
     def ideal(self, query: Query, scope: SearchScope | None = None) -> float:
-        """The score of an imagined tool that holds every known term of the query once, in a place of weight."""
+        """The score of an imaginary tool that contains every known term of the query once, in an important field."""
         return max(1e-6, sum(self._worth(posting, scope) for term in query if (posting := self._known(term, scope))))
 
     def rarest(self, terms: Collection[str], scope: SearchScope | None = None) -> list[str]:
@@ -193,11 +193,10 @@ class LexicalIndex:
     def _find_matches(
         self, term: str, related: Collection[str], taken: Flags, scope: SearchScope | None
     ) -> list[_Match]:
-        """The tools that a term finds, itself or through a related word; a tool counts for a term once, for the best.
+        """The tools that a term or a related word finds. A tool counts once for a term, with its best match.
 
-        Otherwise a tool that says the same thing in three words would stand above the one that says it once. A related
-        word is worth no more than the term itself where tools use the term; an unknown term without known related
-        words is read as the terms most like it.
+        Otherwise a tool that repeats the same thing in other words would rank higher. A related word never counts more
+        than the term itself. An unknown term without known related words is replaced by similarly spelled terms.
         """
         total = len(self._terms_of) if scope is None else scope.total
         known = self._known(term, scope)
@@ -223,7 +222,7 @@ class LexicalIndex:
         return found
 
     def _known(self, term: str, scope: SearchScope | None) -> _Posting | None:
-        """The posting of a term that a tool holds which may be seen."""
+        """The posting of a term, if a visible tool contains it."""
         number = self._ids.get(term)
         if number is None or not self._holders(self._postings[number], scope):
             return None
@@ -236,7 +235,7 @@ class LexicalIndex:
         return math.log(1 + (total - holders + 0.5) / (holders + 0.5))
 
     def _holders(self, posting: _Posting, scope: SearchScope | None) -> int:
-        """How many tools hold a term, of those that may be seen."""
+        """The number of visible tools that contain a term."""
         if scope is None:
             return len(posting.slots)
         import numpy as np
@@ -244,7 +243,7 @@ class LexicalIndex:
         return int(np.count_nonzero(scope.seen[np.frombuffer(posting.slots, np.int32)])) if posting.slots else 0
 
     def _alike(self, term: str, scope: SearchScope | None) -> list[tuple[_Posting, float]]:
-        """The known terms that share most letter triples with an unknown one: misspellings, compounds."""
+        """The known terms that share the most letter triples with an unknown one, as misspellings and compounds do."""
         import numpy as np
 
         grams = _grams(term)
@@ -254,7 +253,7 @@ class LexicalIndex:
         shared = np.zeros(len(self._postings), np.uint8)
         for numbers in sharing:
             shared[numbers] += 1
-        # No term has fewer triples than three, so one that shares fewer than this is not alike.
+        # Every term has at least three triples, so a term that shares fewer than this is not similar.
         near = np.flatnonzero(shared >= math.ceil(_FUZZY_LEAST * (len(grams) + _FEWEST_GRAMS) / 2))
         similarity = 2.0 * shared[near] / (len(grams) + np.frombuffer(self._gram_counts, np.int32)[near])
         close = similarity >= _FUZZY_LEAST
@@ -281,7 +280,7 @@ class LexicalIndex:
         return number
 
     def _forget(self, number: int) -> None:
-        """A term that no tool holds any more leaves nothing behind, so that changing servers cannot fill the memory."""
+        """Delete a term that no tool contains any more, so that changing servers cannot fill the memory."""
         term = self._postings[number].term
         del self._ids[term]
         for gram in _grams(term):
@@ -294,7 +293,7 @@ class LexicalIndex:
 
 
 class _Posting:
-    """The tools that hold one term, in no order, with its weight in each."""
+    """The tools that contain one term, unordered, with its weight in each."""
 
     __slots__ = ("slots", "term", "weights")
 
@@ -305,7 +304,7 @@ class _Posting:
 
 
 class _Match:
-    """The scores that one term of a query gives to the tools that hold it."""
+    """The scores that one term of a query gives to the tools that contain it."""
 
     __slots__ = ("gains", "slots")
 
@@ -316,13 +315,13 @@ class _Match:
         self.gains = np.frombuffer(posting.weights, np.float32) * np.float32(worth)
 
     def leave_out(self, taken: Flags) -> None:
-        """Only the tools that are not taken yet."""
+        """This match without the tools that are taken already."""
         left = ~taken[self.slots]
         self.slots, self.gains = self.slots[left], self.gains[left]
 
 
 def _sum(matches: list[_Match], slots: int) -> Scores:
-    """The score of every slot; all matches are gathered first, so that the arrays are walked once."""
+    """The score of every slot. All matches are collected first, so that each array is read once."""
     import numpy as np
 
     if not matches:
@@ -337,14 +336,14 @@ def _by_worth(found: tuple[float, _Posting]) -> tuple[float, str]:
 
 
 def _drop(slots: array[int], values: array[float], slot: int) -> None:
-    """Take one slot out; the last takes its place."""
+    """Remove one slot. The last one moves to its place."""
     at = _position(slots, slot)
     slots[at], values[at] = slots[-1], values[-1]
     del slots[-1], values[-1]
 
 
 def _position(slots: array[int], slot: int) -> int:
-    """Where a number stands; long arrays are searched without making an object of each element."""
+    """The position of a slot. Long arrays are searched without creating an object for each element."""
     if len(slots) < 100:
         return slots.index(slot)
     import numpy as np
@@ -353,7 +352,7 @@ def _position(slots: array[int], slot: int) -> int:
 
 
 def _frequencies(fields: Fields) -> dict[str, float]:
-    """Each term's weighted frequency over all fields, each field normed by its length against the typical one."""
+    """The weighted frequency of each term over all fields. Each field is normalized by its typical length."""
     total: dict[str, float] = {}
     for texts, weight, typical in (
         ((fields.name,), 3.0, 3.0),
@@ -372,7 +371,7 @@ def _frequencies(fields: Fields) -> dict[str, float]:
 
 
 def _grams(term: str) -> set[str]:
-    """The letter triples of a term; none for short terms and numbers, which are not read as others like them."""
+    """The letter triples of a term; none for short terms and numbers, which are not compared by spelling."""
     if len(term) < _FUZZY_SHORTEST or not term.isalpha():
         return set()
     padded = f"^{term}$"
@@ -380,16 +379,16 @@ def _grams(term: str) -> set[str]:
 
 
 _SATURATION = 1.2
-"""BM25's k1: how soon more of the same term stops to matter."""
+"""BM25's k1: how soon repetitions of a term stop to matter."""
 _LENGTH = 0.5
-"""BM25's b: how much long fields are held back."""
+"""BM25's b: how much long fields are penalized."""
 _RELATED_WEIGHT = 0.45
 """The weight of a synonym, against the word itself."""
 _INSTEAD_WEIGHT = 0.6
 """The weight of a synonym where no tool has the word itself."""
 _FEW = 2_000
 _COMMON = 0.02
-"""The share of tools beyond which a related word tells too little for its cost."""
+"""A related word that occurs in a larger share of tools is ignored: it helps too little for its cost."""
 _UNKNOWN = 1 << 30
 _FUZZY_SHORTEST = 5
 _FEWEST_GRAMS = 3

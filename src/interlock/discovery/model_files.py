@@ -1,6 +1,6 @@
-"""The files of the search model: from a folder, an archive or an address into the hub's home.
+"""Installs the files of the search model from a folder, an archive or an address into the hub's home.
 
-The one rule: a file is kept only with the SHA-256 of the published one, so it does not matter who carried it here.
+Rule: a file is kept only if it has the SHA-256 of the published file, so its source does not matter.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def installed(home: Path) -> Path | None:
 
 
 def install(home: Path, opened: Opener, files: Sequence[ModelFile] = FILES) -> Path:
-    """Copy the model's files into a hub's home, whole or not at all. Raises `OSError` and `DiscoveryError`."""
+    """Copy the model's files into a hub's home, all or none. Raises `OSError` and `DiscoveryError`."""
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{FOLDER}-", dir=home) as temporary:
         made = Path(temporary) / FOLDER
@@ -62,7 +62,7 @@ def install(home: Path, opened: Opener, files: Sequence[ModelFile] = FILES) -> P
 
 
 def missing_in(path: Path) -> str:
-    """Which files a place on this machine lacks; empty if it is a file, or a folder that has all of them."""
+    """The missing files of a model at a path; empty if it is a file, or a folder with all files."""
     if path.exists() and not (path.is_dir() or path.is_file()):
         return f"{path} is neither a file nor a folder"
     if not path.is_dir():
@@ -72,7 +72,7 @@ def missing_in(path: Path) -> str:
 
 
 def problem_in(path: Path, *, whole: bool = False) -> str:
-    """Why the model at a place cannot be used; empty if it can. Compares sizes, and with `whole` every byte."""
+    """Why the model at a path cannot be used; empty if it can. Compares sizes, and with `whole` every byte."""
     if (missing := missing_in(path)) or not path.is_dir():
         return missing
     try:
@@ -85,12 +85,12 @@ def problem_in(path: Path, *, whole: bool = False) -> str:
 
 
 def stamp(path: Path) -> tuple[tuple[int, int, int] | None, ...]:
-    """A value that changes when the model at a place is replaced."""
+    """A value that changes when the model at a path is replaced."""
     return tuple(_stamp_of(each) for each in (path, *(path / file.name for file in FILES)))
 
 
 def from_local(path: Path) -> Opener:
-    """Files of a folder, or of a zip archive or wheel that holds them at any place. Raises `DiscoveryError`."""
+    """An opener for the files of a folder, or anywhere in a zip archive or wheel. Raises `DiscoveryError`."""
     if missing := missing_in(path):
         raise DiscoveryError("embedder", missing)
     if path.is_dir():
@@ -139,7 +139,7 @@ def _copy(file: ModelFile, source: IO[bytes], target: IO[bytes]) -> None:
 
 
 def _in_archive(path: Path, file: ModelFile) -> IO[bytes]:
-    import zipfile  # a quarter of a megabyte that a hub without an archive to install from does without
+    import zipfile  # Imported late: it takes a quarter of a megabyte.
 
     try:
         archive = zipfile.ZipFile(path)

@@ -1,4 +1,4 @@
-"""The question and the answer of a tool search."""
+"""The filters and the result of a tool search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_RESULTS = 100
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """The conditions for a hit, at any score."""
+    """Conditions that every hit must meet."""
 
     categories: tuple[str, ...] = ()
     risk_level_max: str | None = None
@@ -64,7 +64,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     total_available: int
     """How many tools pass the filters and may be seen by the caller."""
     strategy: str
-    """The ranking in effect: without vectors, `semantic` and `hybrid` are ranked by words and say `keyword`."""
+    """The strategy that was used. Without vectors, `semantic` and `hybrid` become `keyword`."""
 
 
 def check_search(strategy: object, limit: object) -> None:

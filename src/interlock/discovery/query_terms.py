@@ -1,8 +1,8 @@
-"""The search terms of a query: its words, with file names and addresses read as what they are.
+"""The search terms of a query: its words, and general terms for file names and addresses.
 
-A tool is asked for a file or for a page, seldom for `config.yaml`. The parts of such a name are a value for the tool;
-as words they find tools that have nothing to do with it. The host of an address stays, since it may name a service, and
-so does the name of a document (`reviews.csv`), which tells what it is about.
+A query needs a tool for files or pages, seldom one for `config.yaml`. The parts of such a name are values for the tool;
+as words they would find unrelated tools. The host of an address stays, since it may name a service, and so does the
+name of a document (`reviews.csv`), which tells its subject.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def query_terms(text: str) -> list[str]:
 def _read_address(found: re.Match[str]) -> str:
     host = found["host"] or found["bare"]
     named = [label for label in host.split(".")[:-1] if label.lower() != "www"]
-    # Plain words of the path say what is there (`…/issues/5`); numbers and codes are values for a tool.
+    # Plain words of the path tell the subject (`…/issues/5`). Numbers and codes are values for a tool.
     named += _PLAIN_PART.findall(_QUERY.split(found["rest"] or found["bare_rest"] or "", maxsplit=1)[0])
     return f" url {' '.join(named)} "
 
@@ -34,7 +34,8 @@ _ADDRESS = re.compile(
 _QUERY = re.compile(r"[?#]")
 _PLAIN_PART = re.compile(r"(?<=/)[A-Za-z]{3,20}(?=/|$)")
 _ENDINGS = "bmp cfg conf cpp cs css env go gz htm ini java log md php py rb rs rst sh tar toml tsv txt yaml yml"
-"""Texts, settings and programs. Not `js` and `c`: `Node.js` and `Washington D.C.` are no files."""
+"""Endings of texts, settings and programs. `js` and `c` are missing, because `Node.js` and `Washington D.C.` are not
+files."""
 _FILE = re.compile(
     r"(?<![\w/@.-])(?!console\.log)[\w-]{0,64}(?:\.[\w-]{1,64}){0,3}"
     rf"\.(?:{'|'.join(_ENDINGS.split())})(?![\w/(-]|\.\w)",

@@ -1,7 +1,7 @@
-"""Nearness of meaning: one unit vector per tool, compared with the query's.
+"""Similarity of meaning: one unit vector per tool, compared with that of the query.
 
-The one rule: where the vectors come from is the caller's business (an embedder of static vectors, or a cache filled
-from an embedding endpoint); a text without a vector is ranked by its words alone.
+The caller provides the vectors, from static word vectors, a model or an endpoint. A text without a vector is ranked by
+its words alone.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 Embedder = Callable[[Sequence[str]], "Sequence[Sequence[float] | Vector | None]"]
-"""Texts to vectors, one for each; None for a text whose vector is not at hand."""
+"""Turns texts into vectors, one for each; None for a text without one."""
 
 MAX_DIMENSIONS = 4_096
 _BLOCK = 4_096
 _FEW = 8
-"""Copying fewer than this part of a block costs less than comparing all of it."""
+"""Up to one part in this many of a block, copying the wanted slots costs less than comparing the whole block."""
 
 
 class VectorIndex:
-    """Unit vectors by slot, in blocks, so that growth never copies what is there."""
+    """Unit vectors by slot, in blocks, so that growing copies no existing vectors."""
 
     def __init__(self) -> None:
         self._blocks: list[Vector] = []
@@ -63,13 +63,13 @@ class VectorIndex:
             self._blocks[slot // _BLOCK][slot % _BLOCK] = 0
 
     def known(self, slots: Slots) -> Flags:
-        """Which of the slots, in rising order, have a vector."""
+        """Flags for the slots, in ascending order: whether each has a vector."""
         import numpy as np
 
         return np.frombuffer(bytes(self._known).ljust(int(slots[-1]) + 1, b"\0"), np.bool_)[slots]
 
     def score(self, queries: Sequence[Sequence[float] | Vector], slots: Slots) -> Vector | None:
-        """The cosine of each of the slots, in rising order, with every query; one row for each query.
+        """The cosine of each slot, in ascending order, with every query; one row per query.
 
         A slot without a vector gets the mean of the others. None if no slot has one.
         """

@@ -1,6 +1,6 @@
-"""An embedder that understands sentences: the small BERT model all-MiniLM-L6-v2 (Apache-2.0), run with numpy alone.
+"""A sentence embedder: the small BERT model all-MiniLM-L6-v2 (Apache-2.0), run with numpy alone.
 
-The one rule: only the published weights are run, known by their SHA-256.
+Rule: only the published weights are used, identified by their SHA-256.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 DIMENSIONS: Final = 384
 MAX_PIECES: Final = 128
-"""Pieces of one text that are read. Texts say early enough what a tool does."""
+"""Word pieces of one text that are read. Descriptions say early enough what a tool does."""
 LEAST_ALONE: Final = 0.3
-"""The cosine that gibberish seldom reaches with the nearest of a few hundred tools."""
+"""A cosine that a meaningless query seldom reaches with the nearest of a few hundred tools."""
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _BATCH = 32
 
 
 class SentenceModel:
-    """Call it with texts; each becomes one vector of its meaning."""
+    """Callable with texts. Returns one vector for each."""
 
     def __init__(self, tensors: dict[str, Array], pieces: WordPieces) -> None:
         self._tensors = tensors
@@ -39,7 +39,7 @@ class SentenceModel:
     def __call__(self, texts: Sequence[str]) -> list[Array | None]:
         numbers = [self._pieces(text, MAX_PIECES) for text in texts]
         found: list[Array | None] = [None] * len(texts)
-        # Texts of like length go together: nothing is computed for padding.
+        # Batch texts of equal length, so that no padding is computed.
         for batch in _batches(numbers):
             vectors = self._embed([numbers[at] for at in batch])
             for at, vector in zip(batch, vectors, strict=True):
@@ -47,7 +47,7 @@ class SentenceModel:
         return found
 
     def _embed(self, texts: list[list[int]]) -> Array:
-        """The mean of what the last layer says of every piece. All texts have the same length."""
+        """The mean of the last layer over all pieces. All texts have the same length."""
         import numpy as np
 
         at = np.array(texts)
@@ -65,13 +65,13 @@ class SentenceModel:
 
 
 class _Layer:
-    """One layer of the encoder: every piece looks at all others, then thinks for itself."""
+    """One layer of the encoder: attention over all pieces, then a feed-forward network for each."""
 
     def __init__(self, tensors: dict[str, Array], prefix: str) -> None:
         def of(name: str) -> Array:
             return tensors[prefix + name]
 
-        # The tables stay where they were read: transposed views cost no memory, copies would take 42 MB.
+        # Use transposed views of the tables: copies would take 42 MB.
         self._looks = [
             (of(f"attention.self.{part}.weight").T, of(f"attention.self.{part}.bias"))
             for part in ("query", "key", "value")
@@ -127,7 +127,7 @@ def read_tensors(raw: bytes) -> dict[str, Array]:
 
 
 def _batches(numbers: list[list[int]]) -> list[list[int]]:
-    """Places of texts of one length, some at a time."""
+    """Positions of texts with equal length, in batches."""
     by_length: dict[int, list[int]] = {}
     for at, text in enumerate(numbers):
         by_length.setdefault(len(text), []).append(at)
@@ -144,7 +144,7 @@ def _norm(state: Array, scale: Array, shift: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    """The smooth gate of BERT, in the form with tanh, which differs from the exact one in the fourth decimal."""
+    """GELU in its tanh form, which differs from the exact function in the fourth decimal."""
     import numpy as np
 
     cube = x * x

@@ -1,7 +1,6 @@
-"""A query, split once: its terms, the identifiers in it, and its steps.
+"""Splits a query once into its terms, its identifiers and its steps.
 
-The one rule: ranking, explaining and learning all take the terms from here, so that a query of any length costs
-bounded work and memory.
+Rule: ranking, explaining and learning all use these terms, so that a query of any length costs bounded work and memory.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from interlock.discovery.query_terms import query_terms
 from interlock.discovery.steps import steps
 
 MAX_CHARS = 16_384
-"""Characters of a query that are read; of a longer one its first half of them and its last."""
+"""Characters of a query that are read. Of a longer query, the first and the last half of this number."""
 MAX_TERMS = 1_024
-"""Distinct terms of a query, or of one step, that are kept: the first half and the last. 8 KB of prose have fewer."""
+"""Distinct terms of a query, or of one step, that are kept. Of more, the first and the last half of this number."""
 MAX_EMBEDDED = 8_000
-"""Characters of one text that an embedder is shown; every model reads less."""
+"""Characters of one text that are embedded. Every model reads less."""
 
 
 class QueryPart(msgspec.Struct, frozen=True):
@@ -34,7 +33,7 @@ class SplitQuery(msgspec.Struct, frozen=True):
 
     whole: QueryPart
     steps: tuple[QueryPart, ...]
-    """The parts that may each ask for a tool of their own; none if there is only one."""
+    """The parts that may each need a different tool; empty if there is only one."""
 
     @property
     def texts(self) -> list[str]:
@@ -43,7 +42,7 @@ class SplitQuery(msgspec.Struct, frozen=True):
 
 
 def split_query(query: object) -> SplitQuery:
-    """Split a query, or refuse one that is none. Up to a tenth of a second for hostile texts: call it in a thread."""
+    """Split a query. Raises `DiscoveryError` for an empty one. It takes up to 0.1 s, so callers use a thread."""
     if not isinstance(query, str) or not query.strip():
         raise DiscoveryError("query", "query is a text that says what the tool should do; it is empty or no text")
     text = words.bounded(query, MAX_CHARS)
@@ -55,7 +54,7 @@ def _part(text: str, terms: list[str]) -> QueryPart:
 
 
 def _both_ends(terms: list[str]) -> tuple[str, ...]:
-    """Each term once. Of too many, those that come first and those that come last: a long text asks at either end."""
+    """Each term once. Of too many, the first and the last: a long text states its need at either end."""
     distinct = dict.fromkeys(terms)
     if len(distinct) <= MAX_TERMS:
         return tuple(distinct)

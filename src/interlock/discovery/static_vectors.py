@@ -1,5 +1,5 @@
-"""An embedder without a model: the mean of fixed vectors, one for each word, from a file in the format of GloVe and
-fastText (a word and its numbers on each line)."""
+"""An embedder without a model: the mean of fixed word vectors, from a file in the format of GloVe and fastText (a word
+and its numbers on each line)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float32]
 
 MAX_WORDS: Final = 400_000
-"""Lines that are read; such files have the most frequent words first."""
+"""Lines that are read. Such files begin with the most frequent words."""
 MAX_LINE: Final = 65_536
 
 
 class StaticVectors:
-    """Call it with texts; each becomes the mean of the vectors of its words, stop words left out."""
+    """Callable with texts. Returns for each the mean of its word vectors, without stop words."""
 
     def __init__(self, table: Vector, rows: Mapping[str, int]) -> None:
         self._table = table
@@ -44,7 +44,7 @@ class StaticVectors:
 
 
 def read(path: Path) -> StaticVectors:
-    """The vectors of a file. One that does not hold together is refused with the line that does not."""
+    """The vectors of a file. Raises `DiscoveryError` with the first malformed line."""
     import numpy as np
 
     rows: dict[str, int] = {}
@@ -54,7 +54,7 @@ def read(path: Path) -> StaticVectors:
             while len(rows) < MAX_WORDS and (line := lines.readline(MAX_LINE)):
                 word, _, numbers = line.rstrip().decode("utf-8", "replace").partition(" ")
                 if not rows and not vectors and numbers.isdigit():
-                    continue  # fastText's first line: how many there are
+                    continue  # The first line of fastText is the number of vectors.
                 vector = _vector(numbers)
                 size = len(vectors[0]) if vectors else len(vector)
                 if not word or len(vector) != size or not 1 < size <= MAX_DIMENSIONS or not np.isfinite(vector).all():
@@ -69,7 +69,7 @@ def read(path: Path) -> StaticVectors:
 
 
 def _vector(numbers: str) -> Vector:
-    """Empty for what are no numbers."""
+    """The vector of a line; empty if it is malformed."""
     import numpy as np
 
     try:

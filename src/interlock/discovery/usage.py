@@ -1,8 +1,8 @@
-"""Learning from use: a tool that was found, called and succeeded is raised for queries like the one that found it.
+"""Learning from use: a tool that was found, called and succeeded is raised for similar queries.
 
-The one rule: a principal learns from its own use alone, and it is bounded. Each principal keeps so many uses, its
-oldest go first, and no use raises a tool by more than a share of the best score. Where there are too many in all, the
-principal with the most loses its oldest, so that no one drives out what others learned.
+Rule: a principal learns only from its own use, and within bounds. Each principal keeps a limited number of uses, and
+its oldest are forgotten first. No use raises a tool by more than a share of the best score. If there are too many uses
+in total, the principal with the most loses its oldest, so that nobody displaces the uses of others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MAX_USES = 512
 MAX_IN_ALL = 4_096
 MAX_TERMS = 24
 LIKE = 0.5
-"""The share of common terms from which two queries are alike."""
+"""The share of common terms from which two queries are similar."""
 WEIGHT = 0.3
-"""By what share of the best score a tool rises at most."""
+"""The largest share of the best score by which use raises a tool."""
 
 
 class RememberedUse(msgspec.Struct, frozen=True):
-    """A tool that served a query, known by its terms alone."""
+    """A tool that succeeded for a query. Of the query, only the terms are kept."""
 
     terms: tuple[str, ...]
     server: str
@@ -35,7 +35,7 @@ class RememberedUse(msgspec.Struct, frozen=True):
 
 
 class Raise(msgspec.Struct, frozen=True):
-    """Why a tool is raised: how like the closest query was, and how often the tool served it."""
+    """Why a tool is raised: the similarity of the closest query, and how often the tool succeeded for it."""
 
     likeness: float
     count: int
@@ -50,7 +50,7 @@ _NONE: _Uses = OrderedDict()
 
 
 class ToolUsage:
-    """The tools that served the queries of each principal; its least recently used is forgotten first."""
+    """The tools that succeeded for the queries of each principal. The least recently used is forgotten first."""
 
     def __init__(self) -> None:
         self._of: dict[str, _Uses] = {}
@@ -65,16 +65,16 @@ class ToolUsage:
         return tuple(RememberedUse(tuple(sorted(terms)), *tool, count) for (terms, tool), count in uses.items())
 
     def add(self, owner: str, use: RememberedUse) -> set[str]:
-        """Add a use that was kept, or change its count. Returns the principals whose uses changed."""
+        """Add a use, or change its count. Returns the principals whose uses changed."""
         return self._put(owner, frozenset(use.terms), (use.server, use.tool), use.count)
 
     def served(self, owner: str, terms: Iterable[str], tool: Identity) -> set[str]:
-        """A tool succeeded for a principal's query of these terms. Returns the principals whose uses changed."""
+        """Note that a tool succeeded for a query with these terms. Returns the principals whose uses changed."""
         known = frozenset(list(dict.fromkeys(terms))[:MAX_TERMS])
         return self._put(owner, known, tool, self._of.get(owner, _NONE).get((known, tool), 0) + 1)
 
     def raised(self, owner: str, terms: Iterable[str]) -> dict[Identity, Raise]:
-        """The tools that served queries of this principal that are like this one."""
+        """The tools that succeeded for similar queries of this principal."""
         wanted = set(terms)
         found: dict[Identity, Raise] = {}
         for (before, tool), count in self._of.get(owner, _NONE).items():
@@ -88,7 +88,7 @@ class ToolUsage:
         if not terms:
             return set()
         uses = self._of.pop(owner, None) or OrderedDict()
-        self._of[owner] = uses  # Of principals with equally many, the least recent one loses a use first.
+        self._of[owner] = uses  # Moves the owner to the end: of equals, the least recent principal loses a use first.
         before = len(uses)
         uses[terms, tool] = count
         uses.move_to_end((terms, tool))

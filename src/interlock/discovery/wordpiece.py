@@ -1,4 +1,4 @@
-"""From text to the numbered pieces of words that a BERT model reads: lower case, no accents, longest piece first."""
+"""Splits text into the numbered word pieces of a BERT model: lower case, no accents, longest piece first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interlock.discovery.errors import DiscoveryError
 from interlock.wire.unicode_forms import normalize
 
 MAX_WORD = 100
-"""Characters of one word; a longer one is unknown as a whole."""
+"""Characters of one word. A longer word counts as unknown."""
 
 
 class WordPieces:
@@ -27,9 +27,9 @@ class WordPieces:
         self._pieces = lru_cache(maxsize=16_384)(self._split_word)
 
     def __call__(self, text: str, most: int) -> list[int]:
-        """The pieces of a text, at most so many with the marks. The rest is left out."""
+        """The pieces of a text, at most `most` including the marks. The rest is cut."""
         numbers = [self._first]
-        # No piece is shorter than a character, so further text cannot count.
+        # Every piece has at least one character, so more text cannot matter.
         for word in _words(_plain(text[: most * MAX_WORD])):
             numbers.extend(self._pieces(word))
             if len(numbers) >= most - 1:
@@ -67,7 +67,7 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Words in order. Punctuation and Han characters stand alone, as the model learned them; other symbols do not."""
+    """Words in order. As in the model's training, punctuation and Han characters are words of their own."""
     if text.isascii():
         return _WORD.findall(text)
     return "".join(f" {c} " if _stands_alone(c) else c for c in text).split()

@@ -1,7 +1,7 @@
-"""From text to search terms: identifiers split, case folded, stop words dropped, plain endings cut.
+"""Turns text into search terms: splits identifiers, folds case, drops stop words and cuts regular endings.
 
-The one rule: a tool definition and a query go through the same functions, so that equal words always meet. Only file
-names and addresses of a query are read before (`query_terms`).
+Rule: tool definitions and queries use the same functions, so that equal words always match. Only file names and
+addresses of a query are replaced before (`query_terms`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from itertools import pairwise
 from interlock.wire.unicode_forms import normalize
 
 MAX_TEXT = 65_536
-"""Characters of one text that are read; of a longer one its first half of them and its last."""
+"""Characters of one text that are read. Of a longer text, the first and the last half of this number."""
 
 MAX_WORD = 40
-"""Characters of one word that count; longer ones are keys, hashes and encoded data."""
+"""Characters of a word. Longer ones are keys, hashes and encoded data."""
 
 
 def split(text: str, *, wholes: bool = True) -> list[str]:
     """The words of a text in order, lower case: `getUserID2` and `get_user_id_2` both give get, user, id, 2.
 
-    A name also gives the wholes that its parts may make: `GitHub` git, hub and github. Scripts written without spaces
-    give overlapping pairs of characters. UUIDs, hashes and long numbers are no words.
+    A name also gives joined forms of its parts: `GitHub` gives git, hub and github. Scripts without spaces give
+    overlapping pairs of characters. UUIDs, hashes and long numbers give no words.
     """
     text = _APOSTROPHE.sub("", bounded(text))
     if not text.isascii():
-        text = bounded(_without_marks(text))  # One character can become eighteen.
+        text = bounded(_without_marks(text))  # Normalizing can turn one character into eighteen.
     if "-" in text:
         text = _UUID.sub(" ", text)
     words: list[str] = []
@@ -53,7 +53,7 @@ def terms(text: str) -> list[str]:
 def identifiers(text: str) -> list[str]:
     """The identifiers of a text, such as `get_user`, `getUser` or `crm__get_user`, each as one term.
 
-    A query that holds a tool's name means that tool.
+    A query that contains a tool's name means that tool.
     """
     text = bounded(text)
     if _MAY_NAME.search(text) is None:
@@ -63,13 +63,13 @@ def identifiers(text: str) -> list[str]:
 
 
 def joined(name: str) -> str:
-    """A name as one term, however its words are set apart."""
+    """A name as one term, whatever separates its words."""
     return stem(re.sub(r"[\W_]+", "", name)[:MAX_WORD].lower())
 
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
-    """A word without its plural or verb ending, so that `invoices`, `invoicing` and `invoiced` meet."""
+    """A word without its plural or verb ending, so that `invoices`, `invoicing` and `invoiced` match."""
     if len(word) <= 3 or not word.isascii() or not word.isalpha():
         return word
     word = _singular(word)
@@ -81,13 +81,13 @@ def stem(word: str) -> str:
 
 
 def bounded(text: str, most: int = MAX_TEXT) -> str:
-    """As much of a text as is read. A long request often says at its end what is wanted."""
+    """The part of a text that is read: its beginning and its end, where a long request often states its need."""
     half = most // 2
     return text if len(text) <= most else f"{text[: half - 1]} {text[-half:]}"
 
 
 def _parts(word: str, wholes: bool) -> list[str]:
-    """The parts of a word, and the wholes that they may make: of `MySQLQuery` also mysql, and mysqlquery."""
+    """The parts of a word, and joined forms of them: for `MySQLQuery` also mysql and mysqlquery."""
     parts = [part.lower() for part in _PART.findall(word)]
     if len(parts) < 2 or not wholes:
         return parts
@@ -98,7 +98,7 @@ def _parts(word: str, wholes: bool) -> list[str]:
 
 
 def _without_marks(text: str) -> str:
-    """Compatibility forms unified, accents of Latin letters dropped (`café` meets `cafe`); other scripts stay whole."""
+    """The text with unified compatibility forms, and without accents of Latin letters (`café` matches `cafe`)."""
     return normalize("NFC", _ACCENTED.sub(r"\1", normalize("NFKD", text)))
 
 
@@ -113,7 +113,7 @@ def _singular(word: str) -> str:
 
 
 def _tidy(root: str) -> str:
-    """The one spelling of a root after its ending was cut: no silent e, no doubled consonant, no final y."""
+    """The normal form of a stem: without silent e, doubled consonant and final y."""
     if len(root) > 3 and root.endswith("e"):
         root = root[:-1]
     if len(root) > 3 and root[-1] == root[-2] and root[-1] in "bdgmnprt":
@@ -126,11 +126,11 @@ def _tidy(root: str) -> str:
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
 _LEAST_CODE = 7
 _CODE = re.compile(r"[0-9]{7,}|(?=[A-Fa-f]*[0-9])(?=[0-9]*[A-Fa-f])[0-9A-Fa-f]{10,}")
-"""Long numbers, hashes and keys: values for a tool, which tell nothing about it."""
+"""Long numbers, hashes and keys. They are values for a tool, and say nothing about it."""
 _SHORT = 3
-"""Letters of a part that seldom stands alone: My in MySQL, Git in GitHub, O in OAuth."""
+"""Letters of a part that is seldom a word of its own: My in MySQL, Git in GitHub, O in OAuth."""
 _DENSE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Thai, Lao, Burmese, Khmer, kana and Han: scripts that put no space between words."""
+"""Thai, Lao, Burmese, Khmer, kana and Han: scripts without spaces between words."""
 _WORD = re.compile(rf"(?P<dense>[{_DENSE}]+)|[A-Za-z0-9]+|[^\W\d_A-Za-z{_DENSE}]+")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _APOSTROPHE = re.compile(r"(?<=[A-Za-z])['’](?:s|re|ve|ll|d|m|t)\b")
@@ -150,4 +150,4 @@ _STOP_WORDS = """
 """
 
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Function words, and the verbs with which every request begins; they say nothing about which tool is meant."""
+"""Function words, and verbs that begin every request. They do not help to find a tool."""
