@@ -1,4 +1,4 @@
-"""Which backends can contain a server on this machine, and why the others cannot."""
+"""Finds the backends that can contain a server on this machine, and why others cannot."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from interlock.containment.policy import BackendName, Containment, ContainmentRe
 from interlock.containment.syscalls import MACHINES, machine
 
 LANDLOCK_ABI: Final = 6
-"""From this version on Landlock separates signals and abstract sockets too (Linux 6.12)."""
+"""The first version in which Landlock also isolates signals and abstract sockets (Linux 6.12)."""
 PROBE_S: Final = 10.0
 
 BACKENDS: Final[tuple[BackendName, ...]] = ("sandlock", "bubblewrap")
-"""In the order in which they are tried."""
+"""The backends, in the order in which they are tried."""
 known_to_serve: set[BackendName] = set()
-"""Backends that were tried on this kernel and work. A failure is looked at again: somebody may have repaired it."""
+"""Backends that work on this kernel. Failures are not cached, because somebody may repair them."""
 
 
 class BackendReport(NamedTuple):
-    """Whether a backend serves here."""
+    """Whether a backend works on this machine."""
 
     backend: BackendName
     missing: str
-    """Why it does not; empty if it does."""
+    """Why the backend does not work; empty if it does."""
     hint: str = ""
 
 
@@ -37,7 +37,7 @@ def reports() -> list[BackendReport]:
 
 
 def choose(containment: Containment) -> BackendName:
-    """The first backend that enforces every limit asked for. Raises `ContainmentRefused` with each reason."""
+    """The first backend that enforces every limit. Raises `ContainmentRefused` with the reason of each backend."""
     wanted: tuple[BackendName, ...] = BACKENDS if containment.backend == "auto" else (containment.backend,)
     refusals = []
     hint = ""

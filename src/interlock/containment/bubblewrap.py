@@ -18,8 +18,8 @@ if sys.platform != "linux":
 def become(plan: StartPlan, processors: list[int]) -> None:
     """Replace this process by the contained server. Raises OSError.
 
-    `bwrap` itself is not contained yet. So neither the server's PATH nor its variables choose or change it, and its
-    options, which hold those variables, are in no command line.
+    `bwrap` itself is not contained. So the server's PATH and variables must not affect it, and its options, which
+    contain those variables, are passed by a descriptor instead of the command line.
     """
     os.sched_setaffinity(0, processors)
     options = "\0".join(options_of(plan, _in_memory(filter_below())))
@@ -46,9 +46,9 @@ def program() -> str:
 
 
 def servers_below(bwrap: int) -> set[int]:
-    """The processes that a signal for the server reaches: the children of the first process in the namespace.
+    """The processes that get a signal for the server: the children of the first process in the namespace.
 
-    `bwrap` would die of the signal, and the server with it, before the server could end by itself.
+    `bwrap` itself must not get it: it would die at once, and the server with it.
     """
     return {server for first in _children(bwrap) for server in _children(first)}
 
@@ -63,14 +63,14 @@ def _children(pid: int) -> set[int]:
 
 @cache
 def filter_below() -> bytes:
-    """The filter of system calls for every server. The launcher makes it before servers start."""
+    """The system call filter for every server. The launcher makes it before servers start."""
     on = machine()
     assert on is not None  # `backends.choose` has checked it
     return seccomp.program(on, [*seccomp.SHARED, *seccomp.OTHER_PROCESSES, *seccomp.LISTENING])
 
 
 def options_of(plan: StartPlan, filter_fd: int) -> list[str]:
-    """The options of `bwrap`. Folders come before the folders inside them."""
+    """The options of `bwrap`. A folder comes before the folders inside it."""
     mounts = {path: ("--ro-bind", path) for path in plan.read} | {path: ("--bind", path) for path in plan.write}
     mounts["/tmp"] = ("--bind", f"{plan.home}/tmp")  # noqa: S108 - its own
     binds = [word for path in sorted(mounts, key=len) for word in (*mounts[path], path)]

@@ -19,9 +19,9 @@ class _Sets(ctypes.Structure):
 
 
 def drop_all() -> None:
-    """Without a bounding set, not even a program of root gains a capability. Raises OSError."""
+    """Drop all capabilities and the bounding set, so that not even a program of root gains one. Raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     for capability in range(_LAST + 1):
-        library.prctl(_DROP_BOUND, capability, 0, 0, 0)  # fails for a process that has no capability to drop it
+        library.prctl(_DROP_BOUND, capability, 0, 0, 0)  # Fails in a process without the capability to drop it.
     if library.capset(ctypes.byref(_Header(_VERSION_3, 0)), ctypes.byref((_Sets * 2)())) != 0:
         raise OSError(ctypes.get_errno(), "cannot give up capabilities")

@@ -1,7 +1,7 @@
-"""Control groups: bounds for the memory and the processes of one server together, where this process may make them.
+"""Control groups: bounds for the memory and the processes of one server together, if this process may create groups.
 
-Version 2 of the kernel's interface is used where its controllers are, version 1 elsewhere. A folder that cannot be
-written means that there is no control group to be had, never that a limit is left out.
+Version 2 of the kernel's interface is used if its controllers are available, otherwise version 1. If a folder cannot be
+written, there are no control groups; a limit is never skipped.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Final
 MOUNT: Final = Path("/sys/fs/cgroup")
 CONTROLLERS: Final = ("memory", "pids")
 CLEARING_S: Final = 5.0
-"""How long processes of a dead launcher are ended."""
+"""How long the hub tries to end the processes of a dead launcher."""
 _PREFIX: Final = "interlock-"
 THREADS_PER_PROCESS: Final = 16
 """The kernel counts threads as processes. Node starts eleven."""
-if sys.platform == "win32":  # It has no control groups.
+if sys.platform == "win32":  # Windows has no control groups.
     _KILL: Final = signal.SIGTERM
 else:
     _KILL: Final = signal.SIGKILL
 
 
 def parents(mount: Path = MOUNT, own: Path = Path("/proc/self/cgroup")) -> tuple[str, ...]:
-    """The folders in which control groups for servers can be made, together bounding memory and processes.
+    """The folders in which groups for servers can be created, which together bound memory and processes.
 
-    Empty where this process may not make any.
+    Empty if this process may not create any.
     """
     try:
         groups = [line.split(":", 2) for line in own.read_text().splitlines()]
@@ -39,7 +39,7 @@ def parents(mount: Path = MOUNT, own: Path = Path("/proc/self/cgroup")) -> tuple
     unified = next((path for number, _, path in groups if number == "0"), None)
     if unified is not None and (mount / "cgroup.controllers").exists():
         place = mount / unified.lstrip("/")
-        # A group that holds processes cannot hand out controllers, so a server's group stands beside the hub's own.
+        # A group with processes cannot delegate controllers, so a server's group is a sibling of the hub's own.
         for parent in (place.parent, place):
             if parent.is_relative_to(mount) and _hands_out(parent) and os.access(parent, os.W_OK):
                 return (str(parent),)
@@ -75,7 +75,7 @@ def bound(groups: list[Path], memory_bytes: int, processes: int) -> None:
     """Set the bounds of one server. Raises OSError if one cannot be set."""
     tasks = str(processes * THREADS_PER_PROCESS)
     for group in groups:
-        if (group / "memory.max").exists():  # version 2
+        if (group / "memory.max").exists():  # Version 2.
             (group / "memory.max").write_text(str(memory_bytes))
             _write_if_there(group / "memory.swap.max", "0")
             (group / "pids.max").write_text(tasks)
@@ -104,7 +104,7 @@ def members(groups: list[Path]) -> set[int]:
 
 
 def remove(groups: list[Path]) -> bool:
-    """Remove empty groups. Whether all are gone."""
+    """Remove empty groups. Returns whether all are removed."""
     gone = True
     for group in groups:
         try:
@@ -117,12 +117,12 @@ def remove(groups: list[Path]) -> bool:
 
 
 def names_of(launcher: int) -> str:
-    """The beginning of the names of a launcher's groups."""
+    """The prefix of the names of a launcher's groups."""
     return f"{_PREFIX}{launcher}-"
 
 
 def end_all(launcher: int) -> None:
-    """End everything that a dead launcher started, and remove its groups."""
+    """End all processes that a dead launcher started, and remove its groups."""
     groups = [group for parent in parents() for group in Path(parent).glob(f"{names_of(launcher)}*")]
     until = time.monotonic() + CLEARING_S
     while groups and time.monotonic() < until:
@@ -144,6 +144,6 @@ def remove_stale() -> None:
 
 
 def _write_if_there(file: Path, text: str) -> None:
-    """Bound swap too, where the kernel counts it."""
+    """Write a file if it exists. The kernel has the file for swap only if it counts swap."""
     if file.exists():
         file.write_text(text)

@@ -1,6 +1,7 @@
-"""A filter of system calls for the processes that a C library forks from this one, but not for this one.
+"""A system call filter for processes that a C library forks from this one, but not for this one.
 
-Sandlock forks the server itself. The C library calls back in the new process before sandlock continues there.
+Sandlock forks the server itself. The C library calls a registered function in the new process before sandlock
+continues there.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ from typing import Any, Final
 from interlock.containment.seccomp import Installation
 
 FAILED: Final = 126
-"""Exit code of a process that could not be filtered."""
+"""The exit code of a process that could not be filtered."""
 _REGISTER: Final = {"__register_atfork": 4, "pthread_atfork": 3}
-"""The function of glibc, which programs link as `pthread_atfork`, and that of musl, with the number of arguments."""
+"""The functions of glibc, which programs link as `pthread_atfork`, and of musl, with their numbers of arguments."""
 _CALLBACK: Final = ctypes.CFUNCTYPE(None)
 
 _kept: list[Any] = []
-"""The callbacks. The C library calls them as long as this process lives."""
+"""The callbacks, kept alive because the C library may call them until this process ends."""
 
 
 def filter_forks(filter: bytes) -> None:
-    """Filter every process that C code forks from now on. It cannot be taken back. Raises OSError."""
+    """Filter every process that C code forks from now on. This cannot be undone. Raises OSError."""
     ready = Installation(filter)
 
     def in_child() -> None:
         try:
             ready.install()
         except BaseException:
-            os._exit(FAILED)  # nobody above could stop the new process: it is C code that continues
+            os._exit(FAILED)  # C code continues in the new process, so an exception would not stop it.
 
     callback = _CALLBACK(in_child)
     library = ctypes.CDLL(None)

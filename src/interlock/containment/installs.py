@@ -1,7 +1,7 @@
-"""The install step of contained servers that `npx` or `uvx` would fetch at every start.
+"""The install step for contained servers whose command is `npx` or `uvx`, which would fetch packages at every start.
 
-The packages go into a folder of that server, without running their install scripts. Their digest is recorded, and a
-start uses exactly these files, which the server can read and not change.
+The packages go into a folder of the server, without running their install scripts. Their digest is recorded, and a
+start uses exactly these files, which the server can read but not change.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ RECORD: Final = "install.json"
 INSTALL_S: Final = 600.0
 _FETCHING: Final = frozenset({"npm", "pnpm", "yarn", "bunx", "bun", "pipx", "uv", "deno"})
 verified: dict[str, str] = {}
-"""Folders whose files had the recorded digest when this process first started a server from them."""
+"""Folders whose files this process has verified, with their digests."""
 
 
 class Install(msgspec.Struct, frozen=True):
     """The installation of one server."""
 
     command: tuple[str, ...]
-    """The configured command that this stands for."""
+    """The configured command that was installed."""
     argv: tuple[str, ...]
     """The command that runs the installed files."""
     folder: str
@@ -76,7 +76,7 @@ def wanted(command: tuple[str, ...]) -> WantedPackage | None:
 
 
 def names_own_program(package: WantedPackage) -> bool:
-    """Whether a command runs the program that has its package's name, and no other one that its environment has."""
+    """Whether a command runs the program with the name of its package, and no other program of its environment."""
     return package.program == bare(package.package)
 
 
@@ -160,7 +160,7 @@ def _npm(place: Path, wanted: WantedPackage, env: Mapping[str, str]) -> tuple[st
 def _uv(place: Path, wanted: WantedPackage, env: Mapping[str, str]) -> tuple[str, ...]:
     venv = place / "venv"
     _run(("uv", "venv", "--quiet", "--python", sys.executable, str(venv)), place, env)
-    only_wheels = ("--only-binary", ":all:")  # building a source package would run its code
+    only_wheels = ("--only-binary", ":all:")  # Building a source package would run its code.
     package = wanted.package.replace("@", "==", 1)
     _run(("uv", "pip", "install", "--quiet", "--python", str(venv / "bin/python"), *only_wheels, package), place, env)
     program = venv / "bin" / wanted.program

@@ -1,6 +1,6 @@
-"""The hub's end of the launcher: starts contained servers, and tells when they end.
+"""The hub's client of the launcher: starts contained servers, and reports when they end.
 
-One launcher serves a process. It is started with the first contained server, and again should it die.
+Each hub process has one launcher. It is started with the first contained server, and again if it dies.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Started(NamedTuple):
 
     pid: int
     ended: Future[int]
-    """Its exit code, when it has ended and nothing of it is left."""
+    """The exit code, once the server and all processes that it left behind have ended."""
 
 
 class ContainedProcess:
-    """A contained server, with the attributes of `subprocess.Popen` that its owner uses."""
+    """A contained server, with the attributes of `subprocess.Popen` that the transport uses."""
 
     def __init__(
         self, started: Started, pipes: tuple[IO[bytes], IO[bytes], IO[bytes]], launcher: LauncherClient
@@ -117,7 +117,7 @@ class LauncherClient:
             raise ContainmentRefused(f"the server cannot be contained: {str(cause) or 'it took too long'}") from None
 
     def _give_up(self, number: int, starting: Future[Started]) -> None:
-        """Forget a server that did not start in time. It is killed, also if it starts later."""
+        """Forget a server that did not start in time. If it starts later, it is killed."""
         with self._lock:
             self.starting.pop(number, None)
         if starting.done() and starting.exception() is None:
@@ -145,7 +145,7 @@ class LauncherClient:
         for one in starting:
             one.set_exception(ConnectionError("the launcher of contained servers ended"))
         for server in running:
-            server.ended.set_result(-_KILL)  # they die with it
+            server.ended.set_result(-_KILL)  # Servers die with their launcher.
 
     def take(self, message: dict[str, Any]) -> None:
         with self._lock:
@@ -157,7 +157,7 @@ class LauncherClient:
                 started = self.running[message["pid"]] = Started(message["pid"], Future())
         if starting is None:
             if "pid" in message:
-                self.signal(started.pid, _KILL)  # nobody waits for it any more
+                self.signal(started.pid, _KILL)  # The start was given up.
         elif "pid" in message:
             starting.set_result(started)
         else:

@@ -1,7 +1,7 @@
 """The launcher: a process that starts contained servers for the hub and ends everything that they leave behind.
 
-It reads one request per packet from its control socket, with the server's three pipes attached, and writes when a
-server has started or ended. It adopts processes whose parents are gone, so no contained process outlives its server.
+It reads one request per packet from its control socket, with the server's three pipes attached, and reports when a
+server has started or ended. It adopts orphaned processes, so that no contained process outlives its server.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if sys.platform != "linux":
 PACKET: Final = 1 << 20
 """Bytes of the largest request."""
 PATIENCE_S: Final = 2.0
-"""Between SIGTERM and SIGKILL for a server whose time is over."""
+"""The time between SIGTERM and SIGKILL for a server whose `time_s` is over."""
 CLEARING_S: Final = 1.0
-"""How long the end of a server waits for what it left behind."""
+"""How long the end of a server is delayed until the processes that it left behind have ended."""
 QUIET_S: Final = 0.1
-"""After a start, so long nothing else is prepared: a process that joins a control group holds up every new process."""
+"""The time after a start in which no spare is prepared: joining a control group delays the creation of processes."""
 FAILED: Final = 126
-"""Exit code of a server whose containment could not be made."""
+"""The exit code of a server that could not be contained."""
 
 _REQUEST: Final = msgspec.json.Decoder(LauncherRequest)
 _PLAN: Final = msgspec.json.Decoder(StartPlan)
@@ -45,7 +45,7 @@ _SET_PARENT_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 
 class ServerKind(NamedTuple):
-    """The facts about its server that a waiting process needs beforehand."""
+    """The properties of a server that a spare process must know in advance."""
 
     backend: str
     network: bool
@@ -63,10 +63,10 @@ class GroupBounds(NamedTuple):
 
 
 class Spare:
-    """A forked process that waits for its server: in a session and control groups of its own, with all else closed.
+    """A forked process that waits to become a server, in its own session and control groups.
 
-    Joining a control group takes the kernel up to 20 ms, so it happens before a server is asked for. So does the rest
-    that needs no plan, if the kind of the server is known.
+    Joining a control group takes the kernel up to 20 ms, so a spare does it before a server is requested. It also does
+    the other preparations that need no plan, if the kind of the server is known.
     """
 
     def __init__(self, name: str, kind: ServerKind | None, expected: GroupBounds | None) -> None:
@@ -86,13 +86,13 @@ class Spare:
             self.bound(expected)
 
     def bound(self, bounds: GroupBounds) -> None:
-        """Bound its control groups, unless they are bounded so already. Raises OSError."""
+        """Set the bounds of its control groups, unless they are set already. Raises OSError."""
         if bounds != self._bounds:
             cgroups.bound(self.groups, *bounds)
             self._bounds = bounds
 
     def hand_over(self, plan: bytes, pipes: list[int]) -> None:
-        """Let it become the server. Raises OSError."""
+        """Send the plan and the pipes, so that the process becomes the server. Raises OSError."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * PACKET)
         with self._socket:
             socket.send_fds(self._socket, [plan], pipes)
@@ -114,7 +114,7 @@ class Running:
         self.killed = False
 
     def forget(self) -> None:
-        """The server has ended."""
+        """Forget a server that has ended."""
         sandlock_backend.forget(self._pid)
         _close(self._pins)
 
@@ -202,7 +202,7 @@ class Launcher:
         spare.bound(self._expected[kind])
         alone = plan.backend == "sandlock" and not sandlock_backend.needs_supervisor(plan, bounded=bool(spare.groups))
         if alone:
-            # Its filter does not let the server choose them itself.
+            # The filter forbids the server to choose processors, so choose them here.
             os.sched_setaffinity(spare.pid, _processors(plan))
         running = Running(spare.pid, plan.backend, spare.groups, time.monotonic() + plan.time_s, spare.pins)
         try:
@@ -232,7 +232,7 @@ class Launcher:
                 return
             if pid == 0:
                 break
-            for kind in [kind for kind, spare in self._spares.items() if spare.pid == pid]:  # somebody killed it
+            for kind in [kind for kind, spare in self._spares.items() if spare.pid == pid]:  # A spare was killed.
                 lost = self._spares.pop(kind)
                 lost.discard()
                 self._leftover_groups += lost.groups
@@ -248,12 +248,12 @@ class Launcher:
 
     @property
     def _kept(self) -> set[int]:
-        """Servers, what they left behind while they run, and spares."""
+        """The processes to keep: servers, children of running servers, and spares."""
         groups = [group for running in self._running.values() for group in running.groups]
         return {*self._running, *(spare.pid for spare in self._spares.values()), *cgroups.members(groups)}
 
     def _clear(self, kept: set[int]) -> None:
-        """End what servers left behind, and remove their groups."""
+        """End the processes that servers left behind, and remove their groups."""
         until = time.monotonic() + CLEARING_S
         while self._kill_strays(kept) and time.monotonic() < until:
             for pid in _children() - kept:
@@ -283,12 +283,12 @@ class Launcher:
                 running.ends_at = now + PATIENCE_S
 
     def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # the hub is gone: the next read says so
+        with contextlib.suppress(OSError):  # If the hub is gone, the next read finds out.
             self._control.send(msgspec.json.encode(message))
 
 
 def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: ServerKind | None) -> None:
-    """Wait for a plan, then turn into the contained server or into its supervisor. Never returns."""
+    """Wait for a plan, then become the contained server or its supervisor. Never returns."""
     code = FAILED
     try:
         signal.set_wakeup_fd(-1)
@@ -313,7 +313,7 @@ def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: Serve
         os.closerange(3, max(kept, *pipes) + 1)
         code = _become(_PLAN.decode(packet), bounded=bool(groups))
     except BaseException as cause:
-        # The boundary of this process. The hub logs what is written here.
+        # This process ends here, so report every error. The hub logs the text.
         with contextlib.suppress(OSError):
             os.write(2, f"interlock: the server cannot be contained: {cause}\n".encode())
     finally:
@@ -322,7 +322,7 @@ def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: Serve
 
 def _become(plan: StartPlan, *, bounded: bool) -> int:
     _bound(plan)
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and programs that are started inherit that
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the server would inherit that.
         signal.signal(ignored, signal.SIG_DFL)
     os.umask(0o077)
     os.chdir(plan.cwd)
@@ -337,7 +337,7 @@ def _processors(plan: StartPlan) -> list[int]:
 
 
 def _bound(plan: StartPlan) -> None:
-    """Set the limits that the kernel keeps for each process, whatever the backend."""
+    """Set the kernel's resource limits of this process, for every backend."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (plan.memory_bytes, plan.memory_bytes))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -1,4 +1,4 @@
-"""Works out what a contained server may reach: the system's programs, its own program, and the named folders."""
+"""Computes what a contained server may reach: the system's programs, its own program, and the named folders."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ SETTINGS: Final = (
 DEVICES: Final = ("/dev/null", "/dev/urandom", "/dev/random")
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 OWN_FILES: Final = {"@modelcontextprotocol/server-memory": ("MEMORY_FILE_PATH", "memory.jsonl")}
-"""Packages that keep their file beside their program, which a contained server cannot change: the variable that names
-another place, and the file's name in the server's own home."""
+"""Packages that keep a file beside their program, where a contained server cannot write. For each, the variable that
+sets another path, and the name of the file in the server's own home."""
 _DROPPED: Final = ("LOGNAME", "SHELL", "USER")
-"""Variables that tell of the user outside."""
+"""Variables that reveal the user outside."""
 
 
 def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> StartPlan:
-    """How to start the contained program. Touches the disk. Raises `ContainmentRefused`, or OSError."""
+    """The plan to start a contained program. It creates folders. Raises `ContainmentRefused` or OSError."""
     backend = choose(containment)
     install = installed(containment.folder, argv)
     if install is not None:
@@ -102,7 +102,7 @@ def named_folders(containment: Containment) -> tuple[tuple[str, ...], tuple[str,
 
 
 def executed_outside(path: Path, hub_home: Path) -> str:
-    """Why a server that writes here could run code outside; empty if it could not."""
+    """Why a server that writes to this path could run code outside; empty if it could not."""
     home = Path.home().resolve()
     if path == home or home.is_relative_to(path):
         return "your programs start from your home folder"
@@ -129,13 +129,13 @@ def _program(name: str, path: str, cwd: str | None) -> str:
 
 
 def _interpreter(program: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The command that runs a script which the system's own programs do not run; otherwise empty."""
+    """The interpreter of a script, if it is not one of the system's programs; otherwise empty."""
     command = interpreter_of(program, env.get("PATH", _PATH))
     return () if not command or _inside(os.path.realpath(command[0]), _system_folders()) else command
 
 
 def _of_program(program: str) -> Iterator[str]:
-    """The program, and the libraries that are installed with it; also of the program that a link leads to."""
+    """The program and the libraries that are installed with it, also for the target of a link."""
     place = program
     for _ in range(8):
         yield place
@@ -148,7 +148,7 @@ def _of_program(program: str) -> Iterator[str]:
 
 
 def _script(argv: tuple[str, ...], cwd: str | None) -> Iterator[str]:
-    """The file that an interpreter runs. Folders are never read because an argument names them."""
+    """The script that an interpreter runs. A folder is never made readable because an argument names it."""
     for argument in argv[1:]:
         path = os.path.realpath(os.path.join(cwd or "", argument))
         if not argument.startswith("-"):
@@ -185,7 +185,7 @@ def _inside(path: str, folders: tuple[str, ...]) -> bool:
 
 
 def _own_file(install: Install | None, home: Path) -> dict[str, str]:
-    """The variable with which a package keeps its file in the server's home. A configured one counts more."""
+    """The variable that moves a package's file to the server's home. A configured value overrides it."""
     known = None if install is None else OWN_FILES.get(bare(install.package))
     return {} if known is None else {known[0]: str(home / known[1])}
 
@@ -194,7 +194,7 @@ def _environment(env: Mapping[str, str], home: Path, read: tuple[str, ...]) -> d
     """The configured variables; HOME and temporary files are private."""
     kept = {name: value for name, value in env.items() if name not in _DROPPED}
     reachable = [part for part in env.get("PATH", _PATH).split(":") if _inside(os.path.realpath(part), read)]
-    # git forgives a missing file of settings, but not one that it may not open.
+    # git accepts a missing settings file, but fails on one that it may not open.
     quiet = {} if "GIT_CONFIG_SYSTEM" in kept else {"GIT_CONFIG_NOSYSTEM": "1"}
     private = {"HOME": str(home), "TMPDIR": str(home / "tmp"), "PATH": ":".join(reachable) or _PATH}
     return quiet | kept | private

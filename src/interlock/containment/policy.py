@@ -1,4 +1,4 @@
-"""The limits of a contained server. Every limit is explicit: none is left to the default of a backend."""
+"""The limits of a contained server. Every limit is explicit. None is left to a backend's default."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ OPEN_FILES: Final = 1024
 
 
 class ContainmentRefused(ExplainedError):
-    """A server cannot be contained as asked. Says why, and how to change that."""
+    """A server cannot be contained as configured. The error has the reason and a hint."""
 
 
 class Containment(msgspec.Struct, frozen=True):
     """The limits of one server, as an operator configured them."""
 
     folder: str
-    """The server's own folder in the hub's home. Its HOME is inside, and nothing outside executes what is there."""
+    """The server's own folder in the hub's home, with its HOME. No program outside executes files there."""
     backend: Literal["auto", "sandlock", "bubblewrap"]
     read: tuple[str, ...]
     """Absolute paths that it may read, besides the system's programs and libraries."""
     write: tuple[str, ...]
     """Absolute paths that it may read and write."""
     hosts: tuple[str, ...]
-    """`host:port` that it may connect to over TCP; none means no network."""
+    """`host:port` pairs that it may connect to over TCP. Empty: no network."""
     memory_bytes: int
     cpus: int
     processes: int
@@ -37,11 +37,11 @@ class Containment(msgspec.Struct, frozen=True):
 
 
 class LauncherRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request of the hub to the launcher: to start a server, or to signal one."""
+    """A request of the hub to the launcher: start a server, or send a signal to one."""
 
     id: int = 0
     plan: msgspec.Raw = msgspec.Raw()
-    """The `StartPlan` of a server to start; its three pipes come along."""
+    """The `StartPlan` of a server to start. Its three pipes are attached to the packet."""
     pid: int = 0
     signal: int = 0
     """A signal for a running server, instead of a start."""

@@ -1,8 +1,8 @@
 """The backend `sandlock`: Landlock for files, network and signals, and where needed a supervisor of system calls.
 
-A server without `hosts` whose memory a control group bounds needs no supervisor: it has no sockets at all, and the
-kernel alone contains it. For any other a process of its own answers system calls. It holds nothing but the server's
-pipes, and has given up its capabilities before the server starts.
+A server without `hosts` whose memory is bounded by a control group needs no supervisor: it has no sockets, and the
+kernel alone contains it. For other servers, a separate process answers system calls. That process has only the server's
+pipes, and drops its capabilities before the server starts.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ if sys.platform != "linux":
 _REFUSED: Final = (
     "memfd_create", *seccomp.METADATA, *seccomp.SHARED, *seccomp.OTHER_PROCESSES, *seccomp.LISTENING
 )  # fmt: skip
-"""Refused to the server, not to its supervisor. Memory of a memfd belongs to no mapping that the supervisor counts."""
+"""System calls that the server may not use, but its supervisor may. The supervisor cannot count memory of a memfd."""
 
 
 _prepared: bool | None = None
-"""The network that this process was prepared for; None before that."""
+"""Whether this process was prepared for a server with network; None before the preparation."""
 _alone = False
 """Whether this process was prepared for a server without a supervisor."""
 
 
 OWN_FACTS: Final = ("stat", "statm", "status", "maps", "cmdline", "limits")
-"""The files that a process may read about itself. Its whole folder would show the connections of others too."""
+"""The files that a process may read about itself. Its whole folder would also show other processes' connections."""
 FACTS: Final = tuple(f"/proc/{name}" for name in ("cpuinfo", "loadavg", "meminfo", "stat", "uptime", "version"))
-"""The files that every process may read about the machine, as bubblewrap shows them too."""
+"""The files that every process may read about the machine, as with bubblewrap."""
 _SET_SUBREAPER: Final = 36
 
 
 def needs_supervisor(plan: StartPlan, *, bounded: bool) -> bool:
-    """Whether the kernel alone does not suffice. `bounded`: a control group bounds the memory."""
+    """Whether the server needs a supervisor. `bounded`: a control group bounds the memory."""
     return bool(plan.hosts) or not bounded
 
 
 def pin(server: int) -> list[int]:
-    """Descriptors that keep the facts about a server in the kernel's memory. Landlock knows a file by its inode."""
+    """Open descriptors that keep the /proc files of a server in memory, because Landlock identifies files by inode."""
     found = []
     for path in (*FACTS, *(f"/proc/{server}/{name}" for name in OWN_FACTS)):
         with contextlib.suppress(OSError):
@@ -66,7 +66,7 @@ def pin(server: int) -> list[int]:
 
 
 def prepare(network: bool) -> None:
-    """Give up all rights that no server needs. Everything that this process starts inherits that. Raises OSError."""
+    """Give up all rights that no server needs. Started processes inherit that. Raises OSError."""
     global _prepared
     if len(os.listdir("/proc/self/task")) != 1:
         raise OSError("a second thread would keep its rights")
@@ -77,16 +77,16 @@ def prepare(network: bool) -> None:
 
 
 def warm_up(network: bool, *, bounded: bool) -> None:
-    """Do what needs no plan, and all else for nothing: at its first time it takes a process twice as long.
+    """Prepare this process, and run the rest of a start once without effect, because a first run takes twice as long.
 
-    A server without a supervisor gets its rules, which are not applied; one with a supervisor runs a program.
+    Without a supervisor, it makes rules that are not applied. With a supervisor, it runs a harmless program.
     """
     from sandlock.exceptions import SandlockError
 
     read = tuple(filter(os.path.exists, SYSTEM))
     if bounded and not network:
         _prepare_alone()
-        with contextlib.suppress(AttributeError):  # it is not public
+        with contextlib.suppress(AttributeError):  # This function is not public.
             _rules((*read, *SETTINGS), ("/",))._ensure_native()
         return
     prepare(network)
@@ -120,7 +120,7 @@ def become(plan: StartPlan, processors: list[int], *, bounded: bool) -> int:
         _check_hosts(plan.hosts)
         raise
     server = process.pid
-    # The supervisor must not keep the pipes open that the hub reads to the end.
+    # The supervisor must close the pipes, because the hub reads them until all writers have closed them.
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
@@ -135,7 +135,7 @@ def become(plan: StartPlan, processors: list[int], *, bounded: bool) -> int:
 
 
 def _check_hosts(hosts: tuple[str, ...]) -> None:
-    """Sandlock says only that it failed. Raises OSError for a host that cannot be found."""
+    """Raise OSError for a host that cannot be resolved. Sandlock would only say that it failed."""
     for host in hosts:
         name, _, port = host.rpartition(":")
         try:
@@ -150,7 +150,7 @@ def _replace(plan: StartPlan) -> None:
 
     if not _alone:
         _prepare_alone()
-    # Processes that the server leaves behind are the launcher's.
+    # The launcher ends processes that the server leaves behind.
     ctypes.CDLL(None).prctl(_SET_SUBREAPER, 0, 0, 0, 0)
     confine(_rules(plan.read, plan.write))
     os.execve(plan.argv[0], plan.argv, plan.env)
@@ -174,7 +174,7 @@ def _rules(read: tuple[str, ...], write: tuple[str, ...]) -> Sandbox:
 
 @cache
 def filter_of_server() -> bytes:
-    """The filter of system calls for a server without a supervisor. The launcher makes it before servers start."""
+    """The system call filter for a server without a supervisor. The launcher makes it before servers start."""
     on = machine()
     assert on is not None  # `backends.choose` has checked it
     refused = [*seccomp.METADATA, *seccomp.SHARED, *seccomp.OTHER_PROCESSES, *seccomp.LISTENING]
@@ -195,7 +195,7 @@ def _popen(plan: StartPlan, processors: list[int], *, bounded: bool) -> Process:
         net_allow_bind=[],
         extra_deny_syscalls=[name for name in _REFUSED if number(name, on) is not None],
         extra_allow_syscalls=[],
-        # To count memory, the supervisor answers every `mmap`, `munmap` and `brk`.
+        # To count memory, the supervisor must handle every `mmap`, `munmap` and `brk`.
         max_memory=None if bounded else plan.memory_bytes,
         max_processes=plan.processes,
         max_open_files=plan.open_files,
@@ -212,11 +212,11 @@ def _popen(plan: StartPlan, processors: list[int], *, bounded: bool) -> Process:
 
 
 def _check_filters(process: Process) -> None:
-    """End a server that lacks the filter of sandlock, or that of this process for its forks. Raises OSError."""
+    """End a server that lacks sandlock's filter, or the fork filter of this process. Raises OSError."""
     try:
         if filters_of(process.pid) >= filters_of(os.getpid()) + 2:
             return
-    except FileNotFoundError:  # it has ended
+    except FileNotFoundError:  # The server has ended.
         return
     os.killpg(process.pid, signal.SIGKILL)
     raise OSError("the server has no filter of its own")
@@ -224,7 +224,7 @@ def _check_filters(process: Process) -> None:
 
 @cache
 def filter_of_forks() -> bytes:
-    """The filter of system calls for a server, not for its supervisor. The launcher makes it before servers start."""
+    """The system call filter for a server, not for its supervisor. The launcher makes it before servers start."""
     on = machine()
     assert on is not None  # `backends.choose` has checked it
     return seccomp.without_openat2(on)
@@ -232,14 +232,14 @@ def filter_of_forks() -> bytes:
 
 @cache
 def filter_below(network: bool) -> bytes:
-    """The filter of system calls for a supervisor and its server. The launcher makes it before servers start."""
+    """The system call filter for a supervisor and its server. The launcher makes it before servers start."""
     on = machine()
     assert on is not None  # `backends.choose` has checked it
     return seccomp.program(on, network=network, supervised=True)
 
 
 def forget(supervisor: int) -> None:
-    """Remove the control socket that sandlock made for a supervisor which was killed."""
+    """Remove the control socket of a supervisor that was killed."""
     shutil.rmtree(f"/dev/shm/sandlock-{os.getuid()}/{_name(supervisor)}", ignore_errors=True)  # noqa: S108 - its own
 
 
@@ -248,7 +248,7 @@ def _name(supervisor: int) -> str:
 
 
 def _reap_orphans(server: int) -> None:
-    """Reap what the server left to its supervisor. Its own end is sandlock's to see."""
+    """Reap orphans of the server. Sandlock itself reaps the server."""
     while True:
         try:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -1,7 +1,7 @@
-"""Finds the interpreter of a program that is a script, as its first line names it.
+"""Finds the interpreter of a script by its first line.
 
-A script may come with a package that nobody trusts, so its first line opens no other place on the disk: an interpreter
-counts only beside the script, as in a virtual environment, or where the server may read anyway.
+A script may belong to an untrusted package, so its first line must not make other paths readable. An interpreter counts
+only if it is beside the script, as in a virtual environment, or where the server may read anyway.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 MAX_LINE: Final = 4096
 _SHELLS: Final = frozenset({"/bin/sh", "/usr/bin/sh"})
 _SHELL_LINE: Final = "'''exec' "
-"""How installers begin the second line, where the interpreter's path is too long for the first."""
+"""The beginning of the second line that installers write if the interpreter's path is too long for the first."""
 
 
 def interpreter_of(program: str, path: str) -> tuple[str, ...]:
-    """The command that runs a script, without the script; empty for a program that is none."""
+    """The command that runs a script, without the script itself; empty for a program that is not a script."""
     try:
         with open(program, "rb") as file:
             if file.read(2) != b"#!":

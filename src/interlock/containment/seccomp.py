@@ -1,8 +1,8 @@
 """The system call filter of every contained server, as a program for the kernel (seccomp BPF).
 
-A backend separates files, network and processes. The filter closes ways around that: limits and priorities of other
-processes, keyrings, io_uring, namespaces, foreign socket families and protocols, connections without `connect`, and
-system calls that nobody has judged yet.
+A backend isolates files, network and processes. The filter closes ways around that: limits and priorities of other
+processes, keyrings, io_uring, namespaces, other socket families and protocols, connections without `connect`, and
+unknown system calls.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _NUMBER_AT, _ARCH_AT, _ARGS_AT = 0, 4, 16
 NEW_NAMESPACES: Final = 0x7E020000
 """Flags of `clone` that make a namespace."""
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
-"""Other families (vsock, packet, Bluetooth, SMC, …) know no namespaces, or no rules of Landlock."""
+"""The allowed families. Others (vsock, packet, Bluetooth, SMC, …) ignore namespaces or Landlock."""
 SOCK_STREAM, SOCK_SEQPACKET = 1, 5
 PROTOCOLS: Final = {1: (0, 6), 2: (0, 17)}
-"""Protocols of an internet socket: of a stream TCP, of datagrams UDP. Landlock judges no other one, so multipath TCP or
-SCTP would reach every host."""
+"""Allowed protocols of an internet socket: TCP for streams, UDP for datagrams. Landlock checks no others, so multipath
+TCP or SCTP would reach every host."""
 _TYPE_BITS: Final = 0xF
-"""The rest of the type says how its descriptor behaves."""
+"""The bits of a socket type. The other bits are flags of the descriptor."""
 MSG_FASTOPEN: Final = 0x20000000
-"""Connects while it sends: no `connect` is judged."""
+"""The flag that connects while sending, without a `connect` that could be checked."""
 SENDING: Final = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
-"""The position of the flags."""
+"""The argument positions of the flags."""
 IPPROTO_TCP: Final = 6
 TCP_OPTIONS: Final = (23, 30, 31)
 """TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, and TCP_ULP, which replaces the protocol below the socket."""
@@ -102,7 +102,7 @@ ALWAYS: Final = [
     "mq_unlink",
     "ioprio_set",
 ]
-"""Refused under every backend, also to a supervisor."""
+"""System calls that are refused with every backend, also to a supervisor."""
 
 SHARED: Final = [
     "shmget",
@@ -117,7 +117,7 @@ SHARED: Final = [
     "msgrcv",
     "msgctl",
 ]
-"""Shared memory and queues of System V, which the supervisor of sandlock uses itself."""
+"""Shared memory and queues of System V. The supervisor of sandlock needs them."""
 
 OTHER_PROCESSES: Final = [
     "sched_setaffinity",
@@ -128,10 +128,10 @@ OTHER_PROCESSES: Final = [
     "process_madvise",
     "process_mrelease",
 ]
-"""Refused to every server. The set of processors is the limit of processor time, so it cannot be changed."""
+"""Refused to every server. The processor set limits processor time, so a server must not change it."""
 
 LISTENING: Final = ["listen"]
-"""Refused to every server: a socket that listens gets a port by itself, and no `bind` is judged."""
+"""Refused to every server: `listen` without `bind` gets a port, so no `bind` would be checked."""
 
 METADATA: Final = [
     "chmod",
@@ -157,18 +157,18 @@ METADATA: Final = [
     "file_setattr",
     "inotify_add_watch",
 ]
-"""Reach files outside the named folders where only Landlock separates them: it does not judge these calls."""
+"""Calls that Landlock does not check, so that they would reach files outside the named folders."""
 
 
 SET_ID_BITS: Final = 0o6000
-"""Modes of a program that runs with the rights of its owner or group. A server's files belong to the hub's user, so
-anybody outside who runs such a file would have that user's rights."""
+"""The set-user-ID and set-group-ID bits. A server's files belong to the hub's user, so whoever runs such a file outside
+would get that user's rights."""
 MODES: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
-"""The position of the mode."""
+"""The argument positions of the mode."""
 OPENING: Final = {"open": 1, "openat": 2}
-"""The position of the flags. The mode follows, and counts only where a file is made."""
+"""The argument positions of the flags. The mode follows, and counts only if a file is created."""
 MAKES_A_FILE: Final = 0x400040
-"""O_CREAT, and the bit that O_TMPFILE has alone."""
+"""O_CREAT, and the bit that only O_TMPFILE has."""
 
 
 Line = tuple[int, int, int, int]
@@ -229,17 +229,17 @@ def without_openat2(machine: Machine) -> bytes:
 
 
 def _packed(lines: list[Line]) -> bytes:
-    """The program. It allows every call on which no line returned."""
+    """The packed program. It allows every call that no earlier line has decided."""
     return b"".join(struct.pack("=HBBI", *line) for line in [*lines, _PASS])
 
 
 def _known(machine: Machine) -> list[Line]:
-    """End a call of another architecture, and load the number of this one."""
+    """Kill on a call of another architecture, and load the number of the call."""
     return [_load(_ARCH_AT), (_EQUAL, 1, 0, machine.audit), (_RETURN, 0, 0, KILL), _load(_NUMBER_AT)]
 
 
 def _openat2(machine: Machine) -> list[Line]:
-    """Refuse it: it names the mode of a new file in memory, where no filter reads. Callers fall back to `openat`."""
+    """Refuse `openat2`: it passes the mode in memory, which no filter can read. Callers fall back to `openat`."""
     return _refuse(number("openat2", machine), errno.ENOSYS)
 
 
@@ -252,7 +252,7 @@ def _refuse(call: int | None, code: int) -> list[Line]:
 
 
 def _for(call: int | None, lines: list[Line]) -> list[Line]:
-    """Judge one call by its arguments. The lines return on every path: they overwrite the loaded number."""
+    """Check one call by its arguments. The lines must return on every path, because they overwrite the number."""
     return [] if call is None else [(_EQUAL, 0, len(lines), call), *lines]
 
 
@@ -272,7 +272,7 @@ def _new_files(flags: int) -> list[Line]:
 
 
 def _own_priority() -> list[Line]:
-    """Allow `setpriority(PRIO_PROCESS, 0, …)` alone: every other form reaches other processes of the user."""
+    """Allow only `setpriority(PRIO_PROCESS, 0, …)`. Every other form reaches other processes of the user."""
     return [
         _load(_ARGS_AT),
         (_EQUAL, 0, 3, 0),
@@ -283,10 +283,10 @@ def _own_priority() -> list[Line]:
 
 
 def _sockets(network: bool) -> list[Line]:
-    """Allow Unix sockets, questions about routes, and with `network` the protocols that a backend judges."""
+    """Allow Unix sockets, route queries, and with `network` the protocols that a backend checks."""
     family, type_, protocol = (_ARGS_AT + 8 * position for position in range(3))
     lines = [_load(family), (_EQUAL, 0, 1, AF_UNIX), _PASS]
-    # NETLINK_ROUTE is 0. Others list the connections of other processes, for example.
+    # NETLINK_ROUTE is 0. Other protocols list connections of other processes, for example.
     routes = [_load(protocol), *_one_of((0,), errno.EPROTONOSUPPORT)]
     lines += [(_EQUAL, 0, len(routes), AF_NETLINK), *routes]
     if network:
@@ -301,7 +301,7 @@ def _sockets(network: bool) -> list[Line]:
 
 
 def _connected_pairs() -> list[Line]:
-    """Allow pairs of streams and of packets in order. One of datagrams could send to any socket by its path."""
+    """Allow socket pairs of streams and ordered packets. A datagram pair could send to any socket by its path."""
     kind = [_load(_ARGS_AT + 8), (_AND, 0, 0, _TYPE_BITS), *_one_of((SOCK_STREAM, SOCK_SEQPACKET), errno.EPROTOTYPE)]
     return [_load(_ARGS_AT), (_EQUAL, 0, len(kind), AF_UNIX), *kind, _fail(errno.EAFNOSUPPORT)]
 
@@ -335,7 +335,7 @@ class _Program(ctypes.Structure):
 
 
 class Installation:
-    """A filter that is ready for the kernel: installing it needs no memory and no lock of the C library."""
+    """A filter that is ready for the kernel. Installing it allocates no memory and takes no lock of the C library."""
 
     def __init__(self, filter: bytes) -> None:
         self._text = ctypes.create_string_buffer(filter, len(filter))

@@ -1,4 +1,4 @@
-"""The numbers of the system calls that a contained server is refused, on the machines that containment knows."""
+"""The numbers of the system calls that the filter refuses, on each supported architecture."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Machine(NamedTuple):
-    """One architecture: how the kernel names it to a filter, and its column in `NUMBERS`."""
+    """One architecture: the kernel's number of it, and its column in `NUMBERS`."""
 
     audit: int
     column: int
@@ -16,7 +16,7 @@ class Machine(NamedTuple):
 MACHINES: Final = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
 
 LAST_KNOWN: Final = 469
-"""Later system calls are refused: nobody has judged them yet. Numbers are the same on all machines from 424 on."""
+"""Later system calls are unknown, and so refused. From 424 on, numbers are the same on all architectures."""
 
 NUMBERS: Final[dict[str, tuple[int | None, int | None]]] = {
     "clone": (56, 220),
@@ -142,10 +142,10 @@ NUMBERS: Final[dict[str, tuple[int | None, int | None]]] = {
 
 
 def machine() -> Machine | None:
-    """This machine, or None if its system calls are not known here."""
+    """The architecture of this machine; None if it is not supported."""
     return MACHINES.get(platform.machine())
 
 
 def number(name: str, on: Machine) -> int | None:
-    """The number of a system call; None where the machine has none of that name."""
+    """The number of a system call; None if the architecture does not have it."""
     return NUMBERS[name][on.column]
