@@ -38,11 +38,11 @@ LIST_BYTES: Final = 64 * 1024 * 1024
 
 
 Prepare = Callable[["Connection"], Awaitable[None]]
-"""Called after `initialize` was answered, before `notifications/initialized`. Send its requests with `early`."""
+"""Called once the server has introduced itself, before `notifications/initialized`. Its requests need `early`."""
 
 
 Greeted = Callable[["Connection"], Awaitable[None]]
-"""Called after `notifications/initialized`, before any other message; again for each new session."""
+"""Called when the server may be used, before any other request; again for each new session."""
 
 
 class Connection:
@@ -343,7 +343,7 @@ class Connection:
             self._watch.renew()
 
     async def _greet(self, peer: Peer) -> None:
-        """Use the agreed revision. In the handshake era, send `notifications/initialized` before any other message."""
+        """Use the agreed revision, prepare the server and, in the handshake era, send `notifications/initialized`."""
         self.peer = peer
         link = self.link
         if isinstance(link, HttpLink):
