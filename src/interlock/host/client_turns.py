@@ -6,7 +6,7 @@ has seen an answer before the hub gets it, so no server can change it.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.conversation_documents import inference_id
 from interlock.hub.handlers.client_hooks import ClientAfterInference, ClientPrompt
+from interlock.process.open_counts import OpenCounts
 from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.inference import ModelInfo
@@ -81,7 +82,7 @@ class HookedClientTurns:
     def __init__(self, hooks: ServerHooks) -> None:
         self._hooks = hooks
         self._open = OpenTurns()
-        self._busy: Counter[str] = Counter()
+        self._busy: OpenCounts[str] = OpenCounts()
         self._tasks = BackgroundTasks()
 
     async def before(self, principal: Principal, prompt: ClientPrompt) -> tuple[Injection, ...]:
@@ -122,12 +123,10 @@ class HookedClientTurns:
         if self._busy[principal.id] >= MAX_AT_ONCE:
             message = f"{MAX_AT_ONCE} prompts and answers of {principal.id} are under way"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=1_000)
-        self._busy[principal.id] += 1
+        self._busy.add(principal.id)
 
     def _leave(self, principal: Principal) -> None:
-        self._busy[principal.id] -= 1
-        if not self._busy[principal.id]:
-            del self._busy[principal.id]
+        self._busy.add(principal.id, -1)
 
 
 def _known(principal: Principal, conversation: str) -> str:

@@ -7,11 +7,11 @@ refused. A call whose tool has run is always answered: beyond a bound of bytes i
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from interlock.process.fair_threads import FairThreads
+from interlock.process.open_counts import OpenCounts
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
@@ -41,8 +41,8 @@ class JudgingThreads:
         """Validators that were used before: the first use loads and compiles, which takes a tenth of a second."""
         self._checks = FairThreads(THREADS, "check")
         self._results = FairThreads(THREADS, "result")
-        self._open_checks: Counter[str] = Counter()
-        self._result_bytes: Counter[str] = Counter()
+        self._open_checks: OpenCounts[str] = OpenCounts()
+        self._result_bytes: OpenCounts[str] = OpenCounts()
 
     @property
     def open_checks(self) -> Mapping[str, int]:
@@ -87,12 +87,10 @@ class JudgingThreads:
 
 
 @contextlib.contextmanager
-def _counted(counts: Counter[str], owner: str, amount: int) -> Iterator[None]:
-    """Count an amount for an owner. An owner without any is not kept."""
-    counts[owner] += amount
+def _counted(counts: OpenCounts[str], owner: str, amount: int) -> Iterator[None]:
+    """Count an amount for an owner."""
+    counts.add(owner, amount)
     try:
         yield
     finally:
-        counts[owner] -= amount
-        if not counts[owner]:
-            del counts[owner]
+        counts.add(owner, -amount)

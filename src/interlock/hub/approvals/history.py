@@ -5,11 +5,11 @@ The inbox reports every change of a decision, so both are as long as the decisio
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TypeAlias
 
 from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.states import DecisionState
+from interlock.process.open_counts import OpenCounts
 
 _Target: TypeAlias = tuple[str, str, str, str, str]
 
@@ -18,7 +18,7 @@ class ApprovalHistory:
     """The approvals among the known decisions."""
 
     def __init__(self) -> None:
-        self._once: Counter[str] = Counter()
+        self._once: OpenCounts[str] = OpenCounts()
         """By subject: how many known decisions approved it once."""
         self.last: dict[_Target, Decision] = {}
 
@@ -45,9 +45,7 @@ class ApprovalHistory:
         return found if found is not None and found.id != decision.id else None
 
     def _count(self, subject: str, step: int) -> None:
-        self._once[subject] += step
-        if not self._once[subject]:
-            del self._once[subject]
+        self._once.add(subject, step)
 
 
 def _approved(decision: Decision) -> bool:

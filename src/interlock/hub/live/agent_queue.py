@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
 from interlock.hub.live.events import PendingEvent
+from interlock.process.open_counts import OpenCounts
 
 MAX_PER_AGENT: Final = 2_000
 MAX_BYTES_PER_AGENT: Final = 16 * 1024 * 1024
@@ -23,9 +23,9 @@ class AgentQueue:
         self.events: dict[str, PendingEvent] = {}
         self.delivered: dict[str, PendingEvent] = {}
         """Events that the agent got, to be read again."""
-        self.counts: Counter[str] = Counter()
+        self.counts: OpenCounts[str] = OpenCounts()
         """Waiting and reserved events, by server."""
-        self.sizes: Counter[str] = Counter()
+        self.sizes: OpenCounts[str] = OpenCounts()
         """Their bytes."""
         self.reserved: dict[str, tuple[str, int]] = {}
         """Events that are being committed, by `seen_id`: server and bytes. A committed one is in `events` alone."""
@@ -53,15 +53,13 @@ class AgentQueue:
 
     def take_room(self, server: str, size: int) -> None:
         """Take space for an event that waits, or is about to."""
-        self.counts[server] += 1
-        self.sizes[server] += size
+        self.counts.add(server)
+        self.sizes.add(server, size)
 
     def give_room(self, server: str, size: int) -> None:
         """Free the space of an event that waits no longer."""
-        self.counts[server] -= 1
-        self.sizes[server] -= size
-        if not self.counts[server]:
-            del self.counts[server], self.sizes[server]
+        self.counts.add(server, -1)
+        self.sizes.add(server, -size)
 
     def wake(self, ids: Iterable[str]) -> None:
         """Mark events as woken and resume waiting calls, if some of these events still wait."""

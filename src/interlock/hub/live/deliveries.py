@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Final, TypeVar
@@ -22,6 +21,7 @@ from interlock.hub.live.agent_queue import AgentQueue
 from interlock.hub.live.events import LIVE_PENDING, PendingEvent, agent_of, now, seen_id
 from interlock.hub.live.touches import Touches
 from interlock.hub.repeated_commits import commit
+from interlock.process.open_counts import OpenCounts
 from interlock.store import Conflict, Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
@@ -54,7 +54,7 @@ class Deliveries:
         self._agents: dict[str, AgentQueue] = {}
         self._on_way: set[str] = set()
         """Events that this node handed on and that nobody has answered for yet."""
-        self._counts: Counter[str] = Counter()
+        self._counts: OpenCounts[str] = OpenCounts()
         """Waiting and reserved events of all agents, by server."""
         self._node = ""
         self._store: Store
@@ -339,13 +339,11 @@ class Deliveries:
 
     def _reserve(self, queue: AgentQueue, server: str, size: int) -> None:
         queue.take_room(server, size)
-        self._counts[server] += 1
+        self._counts.add(server)
 
     def _give_room(self, queue: AgentQueue, server: str, size: int) -> None:
         queue.give_room(server, size)
-        self._counts[server] -= 1
-        if not self._counts[server]:
-            del self._counts[server]
+        self._counts.add(server, -1)
 
 
 def _full(message: str) -> Fault:

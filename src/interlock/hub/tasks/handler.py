@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final
@@ -35,6 +34,7 @@ from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.task_offers import offers_tasks
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.open_counts import OpenCounts
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.reserved_names import error_of_server
@@ -78,7 +78,7 @@ class TaskHandler:
         self._reach = tracker.reach
         self._questions = TaskQuestions(upstreams)
         self._results = TaskResults(policy, tracker)
-        self._open_requests: Counter[str] = Counter()
+        self._open_requests: OpenCounts[str] = OpenCounts()
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "tasks/get": partial(self._serve_task, self._get),
             "tasks/result": partial(self._serve_task, self._result),
@@ -323,7 +323,7 @@ class TaskHandler:
             work.close()
             message = f"{MAX_OPEN_REQUESTS} requests of this caller about tasks are open"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
-        self._open_requests[owner] += 1
+        self._open_requests.add(owner)
         self._background.begin(self._answer(call, work), call.exchange)
 
     async def _answer(self, call: Call, work: Coroutine[None, None, None]) -> None:
@@ -340,9 +340,7 @@ class TaskHandler:
             answer_fault(call, processor, unread)
         finally:
             owner = call.caller.owner
-            self._open_requests[owner] -= 1
-            if not self._open_requests[owner]:
-                del self._open_requests[owner]
+            self._open_requests.add(owner, -1)
 
 
 def _without_extension(meta: bytes) -> bytes:

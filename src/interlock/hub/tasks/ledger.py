@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.process.open_counts import OpenCounts
 from interlock.protocols.mcp.tasks import Status, TaskState
 from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
@@ -82,7 +83,7 @@ class TaskLedger:
         self._store: Store
         self._mirror: Mirror[StoredTask]
         self._known: dict[str, StoredTask] = {}
-        self._owners: Counter[str] = Counter()
+        self._owners: OpenCounts[str] = OpenCounts()
         self._reserved: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -161,12 +162,10 @@ class TaskLedger:
     def _on_change(self, id: str, task: StoredTask | None) -> None:
         before = self._known.pop(id, None)
         if before is not None:
-            self._owners[before.owner] -= 1
-            if not self._owners[before.owner]:
-                del self._owners[before.owner]
+            self._owners.add(before.owner, -1)
         if task is not None:
             self._known[id] = task
-            self._owners[task.owner] += 1
+            self._owners.add(task.owner)
 
 
 def full() -> Fault:

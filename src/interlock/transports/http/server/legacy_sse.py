@@ -6,12 +6,12 @@ The conversation is that of standard streams, in other frames. It lives and dies
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from interlock.process.open_counts import OpenCounts
 from interlock.transports.credentials import HEADER, refuse_beside
 from interlock.transports.exchange import AdmittedCaller, Service
 from interlock.transports.http.bounds import HttpBounds
@@ -42,7 +42,7 @@ class LegacySse:
         self._bounds = bounds
         self._open_bytes = open_bytes
         self._streams: dict[str, _Stream] = {}
-        self._owners: Counter[str] = Counter()
+        self._owners: OpenCounts[str] = OpenCounts()
         self.waiting = WaitingPosts(bounds)
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class LegacySse:
         posts = PostReader(server, caller.owner, self.waiting)
         server.connection_made(posts)
         stream = self._streams[id_] = _Stream(id_, http.head.path, http.head.headers, caller, server, posts)
-        self._owners[caller.owner] += 1
+        self._owners.add(caller.owner)
         http.connection.watch(http, stream)
         server.on_closed(lambda: self._gone(id_))
 
@@ -148,9 +148,7 @@ class LegacySse:
         stream = self._streams.pop(id_, None)
         if stream is not None:
             owner = stream.caller.owner
-            self._owners[owner] -= 1
-            if not self._owners[owner]:
-                del self._owners[owner]
+            self._owners.add(owner, -1)
 
 
 def _unknown(id: str, here: Worker) -> Fault:
