@@ -44,6 +44,7 @@ gh codespace ssh -c name --
 gem exec
 rustup run nightly
 hatch run
+hatch env run -e dev --
 cargo make exec --
 cmake -E env
 fakeroot -s file --
