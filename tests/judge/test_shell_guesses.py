@@ -45,6 +45,7 @@ gem exec
 rustup run nightly
 hatch run
 hatch env run -e dev --
+devbox shell --
 cargo make exec --
 cmake -E env
 fakeroot -s file --
@@ -89,6 +90,8 @@ parallel-ssh -H host {}
 cross-env-shell A=1 {}
 kitty @ send-text {}
 sops exec-env file.yaml {}
+bun exec {}
+pm2 start {}
 """.strip().splitlines()
 FORMS = [f"{form} {harm}" for form in BEHIND for harm in HARM]
 FORMS += [form.format(shlex.quote(harm)) for form in QUOTED for harm in HARM]
@@ -108,6 +111,7 @@ nix run nixpkgs#bash -- -c ls
 kak -e '%sh{ls}' file
 hatch run test:sudo reboot
 hatch run test:cat .env
+yarn config set yarnPath ./other.cjs
 """.strip().splitlines()
 ORDINARY = """
 nobody-listed history --all
