@@ -437,6 +437,15 @@ def test_a_member_of_the_envelope_has_a_bound_of_its_own(written: bytes) -> None
     assert isinstance(decode_large(inside, Limits(), 1_000_000), Result)
 
 
+def test_a_servers_own_requests_have_the_bound_of_clients_and_its_answers_more() -> None:
+    many = b'{"x":[%b]}' % b",".join([b"[]"] * 30_000)
+    for written in (b'"id":7,"method":"x","params"', b'"method":"x","params"'):
+        bad = decode_large(b'{"jsonrpc":"2.0",%b:%b}' % (written, many), Limits(), 1_000_000)
+        assert isinstance(bad, BadMessage)
+        assert (bad.id, bad.asks, bad.message) == (7 if b"id" in written else None, True, "more than 10000 members")
+    assert isinstance(decode_large(b'{"jsonrpc":"2.0","id":7,"result":%b}' % many, Limits(), 1_000_000), Result)
+
+
 def test_a_message_that_is_nested_without_an_end_is_refused_in_a_thread() -> None:
     data = b'{"jsonrpc":"2.0","id":1,"result":{"x":[' + b"[" * 100_000
     outcomes: list[Any] = []

@@ -14,7 +14,7 @@ from interlock.wire.errors import ErrorObject
 from interlock.wire.large import LARGE, Read
 from interlock.wire.large_pieces import Unreadable, no_json
 from interlock.wire.large_places import Span
-from interlock.wire.large_reader import Cut, LargeReader
+from interlock.wire.large_reader import AROUND, Cut, LargeReader
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
     ENVELOPE,
@@ -75,6 +75,9 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
             if name not in ENVELOPE and name.casefold() in ENVELOPE:
                 raise BadMessage("INVALID_REQUEST", f"member {name[:100]!r} is written in the wrong case")
         message = _classified(payload, spans, reader.names, limits)
+        if isinstance(message, Request | Notification) and reader.members > limits.members + AROUND:
+            # A server's answers may have more: long lists. Its own requests are read by gates, as those of clients.
+            raise BadMessage("INVALID_REQUEST", f"more than {limits.members} members")
     except BadMessage as bad:
         bad.naming(_id(_value(spans, "id"), limits), asks="method" in spans)
         raise
