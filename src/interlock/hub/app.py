@@ -27,6 +27,7 @@ from interlock.hub.composition.service import build_service, session_limits, tra
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.discovery_methods import DiscoveryMethods
+from interlock.hub.live.features import FEATURES
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.live.required_hooks import RequiredHooks
 from interlock.hub.readiness import Readiness
@@ -228,7 +229,8 @@ class HubApp:
             found.append((tampering, hint))
         if self.is_started and (holder := self.store.feed.holder) is not None:
             found.append((f"another hub has taken the node {self.node!r} of this store: {holder}", TAKEN))
-        return found + (unreadable(self.store) if self.is_started else []) + self.live.features.warnings
+        entries = unreadable(self.store, FEATURES.name) if self.is_started else []
+        return found + entries + self.live.features.warnings
 
     @property
     def resolver(self) -> Resolver:

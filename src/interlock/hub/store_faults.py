@@ -62,10 +62,13 @@ def as_faults() -> Iterator[None]:
         raise fault_of(cause) from None
 
 
-def unreadable(store: Store) -> list[tuple[str, str]]:
-    """The stored entries that cannot be read, for operators: what follows from them, and what to do."""
+def unreadable(store: Store, *explained: str) -> list[tuple[str, str]]:
+    """The stored entries that cannot be read, for operators: what follows from them, and what to do. The entries of
+    the collections in `explained` have warnings of their own."""
     found = []
     for name, problems in store.problems().items():
+        if name in explained:
+            continue
         keys = ", ".join(map(repr, sorted(problems)[:MAX_NAMED]))
         more = len(problems) - MAX_NAMED
         listed = f"{keys} and {more} more" if more > 0 else keys
