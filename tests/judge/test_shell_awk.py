@@ -85,3 +85,15 @@ def test_a_separator_is_no_program(command: str) -> None:
 @each_case("command", ELSEWHERE)
 def test_a_program_from_elsewhere_or_that_reads_secrets_is_questioned(command: str) -> None:
     assert judge_shell(command, EVERYDAY)
+
+
+@each_case(
+    "program",
+    [
+        '{ print > "a" }',
+        '{ y = x++ /\\/ 1; print a[1]>"a"; t = x /2 }',
+        '/x/ || 1 { y = x++ /2//1; print > "a" }',
+    ],
+)
+def test_a_program_that_writes_is_questioned_however_its_slashes_are_read(program: str) -> None:
+    assert {finding.rule for finding in judge_shell(["awk", program, "data"], EVERYDAY)} == {"shell.writes"}

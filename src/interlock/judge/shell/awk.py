@@ -28,6 +28,7 @@ _BRACKETED = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n]|\\.)*+\]|\[)*+
 _CLASSES = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n\[]|\\.|\[:\w+:\]|\[)*+\]|\[)*+/?", re.DOTALL)
 _SWALLOWED = re.compile(r"\|.*(?:print|getline)|(?:print|getline).*\|", re.DOTALL)
 """A pattern of which a part reads like a pipe is rather code between two divisions."""
+_SWALLOWED_WRITE = re.compile(r"[;{}].*print.*>|print.*>.*[;}]", re.DOTALL)
 _TO_COMMAND = re.compile(r'\|&?\s*(?:"|getline)')
 _SYSTEM = re.compile(r"system(?:\s|\\\r?\n)*\(", re.IGNORECASE)
 """Also behind a number, which may be joined to the name: `1system("id")`, `0xasystem("id")`."""
@@ -112,7 +113,8 @@ def _bare(program: str, pattern: re.Pattern[str], *, divides: bool) -> str:
         first = token[0]
         if first == '"' or (first == "/" and len(token) > 1):
             swallows = first == "/" and (_SWALLOWED.search(token) or ('"' in token and sends))
-            parts.append(" | " if swallows else '""')
+            written = first == "/" and _SWALLOWED_WRITE.search(token) is not None
+            parts.append(" | " if swallows else ' print > "" ' if written else '""')
             value = divides if first == "/" else True
         elif first in "#\\" or (first.isspace() and "\n" not in token):
             parts.append(" ")
