@@ -157,6 +157,21 @@ def test_a_category_is_browsed_by_its_name(index: ToolIndex) -> None:
     assert sorted(names(index, "filesystem", strategy="category")) == ["delete_file", "read_file"]
 
 
+def test_while_few_meanings_are_known_the_nearest_of_them_does_not_push_words_away() -> None:
+    def embed(texts: Sequence[str]) -> list[list[float] | None]:
+        return [[1.0, 0.2] if "query" in text else [0.9, 0.9] if "tool 0" in text else None for text in texts]
+
+    index = ToolIndex(embed)
+    for number, word in enumerate(
+        ["nothing", "boots", "umbrella", "picnic", "cousin", "sandwich", "lake", "train", "ticket"]
+    ):
+        index.put(from_definition("s", {"name": f"t{number}", "description": f"tool {number} about {word}"}))
+    index.put(from_definition("s", {"name": "weather", "description": "forecast for a town"}))
+    found = index.search("query: boots umbrella picnic cousin sandwich lake train weather forecast", "semantic")
+    assert found.strategy == "semantic"
+    assert found.hits[0].entry.name == "weather"
+
+
 def test_without_vectors_semantic_says_that_words_decided(index: ToolIndex) -> None:
     assert index.search("file", "semantic").strategy == "keyword"
     assert index.search("file", "hybrid").strategy == "keyword"

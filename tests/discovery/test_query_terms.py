@@ -23,6 +23,10 @@ from processor_work import work_of
         ("update Node.js to v1.2.3", "update Node.js to v1.2.3"),
         ("the way to Washington D.C.", "the way to Washington D.C."),
         ("read the console.log of e.g. app.run(x)", "read the console.log of e.g. app.run(x)"),
+        ("what is math.log of 5, and np.log of 2", "what is math log of 5, and np log of 2"),
+        ("show server.log", "show file"),
+        ("run deploy.sh on staging", "run script deploy on staging"),
+        ("is backup-db.sh there", "is script backup db there"),
     ],
 )
 def test_file_names_and_addresses_are_read_as_what_they_are(query: str, as_if: str) -> None:
@@ -57,6 +61,9 @@ def test_a_file_name_finds_the_tool_for_files_and_not_those_with_its_words() -> 
         "-",
         "a.pdf.",
         "console.log",
+        "math.log",
+        "a.sh",
+        "a.sh.",
     ],
 )
 def test_hostile_queries_cost_work_in_proportion_to_their_length(text: str) -> None:

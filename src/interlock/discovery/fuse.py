@@ -58,13 +58,15 @@ def blend(lexical: Scores, semantic: Scores, lexical_weight: float, known: Flags
 def choose(semantic: Scores, lexical: Scores, known: Flags, scale: float) -> Scores:
     """The score by meaning for tools with a vector, and by words for others. `scale` is the match of the best words.
 
-    The scores are not stretched to the whole range: if no meaning is near, the nearest one is chance.
+    The scores are not stretched to the whole range: if no meaning is near, the nearest one is chance. If few vectors
+    are known, the nearest of them is chance as well, and words count beside it.
     """
     import numpy as np
 
     best = lexical.max()
     by_words = lexical * (scale / best) if best > 0 else lexical
-    chosen: Scores = np.where(known, semantic, by_words)
+    weight = min(1.0, float(known.mean()) / ENOUGH_KNOWN) if best > 0 else 1.0
+    chosen: Scores = np.where(known, weight * semantic + (1 - weight) * by_words, by_words)
     return chosen
 
 

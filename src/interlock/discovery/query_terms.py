@@ -1,8 +1,8 @@
 """The search terms of a query: its words, and general terms for file names and addresses.
 
 A query needs a tool for files or pages, seldom one for `config.yaml`. The parts of such a name are values for the tool;
-as words they would find unrelated tools. The host of an address stays, since it may name a service, and so does the
-name of a document (`reviews.csv`), which tells its subject.
+as words they would find unrelated tools. The host of an address stays, since it may name a service, and so do the name
+of a document (`reviews.csv`), which tells its subject, and that of a script (`deploy.sh`). `math.log` is a function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from interlock.discovery import words
 
 def query_terms(text: str) -> list[str]:
     """The terms of a query, or of one step of it, in order."""
-    return words.terms(_FILE.sub(" file ", _ADDRESS.sub(_read_address, text)))
+    return words.terms(_FILE.sub(" file ", _SCRIPT.sub(r" script \1 ", _ADDRESS.sub(_read_address, text))))
 
 
 def _read_address(found: re.Match[str]) -> str:
@@ -33,11 +33,14 @@ _ADDRESS = re.compile(
 )
 _QUERY = re.compile(r"[?#]")
 _PLAIN_PART = re.compile(r"(?<=/)[A-Za-z]{3,20}(?=/|$)")
-_ENDINGS = "bmp cfg conf cpp cs css env go gz htm ini java log md php py rb rs rst sh tar toml tsv txt yaml yml"
+_ENDINGS = "bmp cfg conf cpp cs css env go gz htm ini java log md php py rb rs rst tar toml tsv txt yaml yml"
 """Endings of texts, settings and programs. `js` and `c` are missing, because `Node.js` and `Washington D.C.` are not
 files."""
+_FUNCTION = r"(?!(?:console|math|cmath|np|numpy|torch|tf|jax|jnp|logger|logging)\.log\b)"
+_SCRIPT = re.compile(r"(?<![\w/@.-])([\w-]{1,64})\.(?:sh|bash|zsh)(?![\w/(-]|\.\w)", re.IGNORECASE)
 _FILE = re.compile(
-    r"(?<![\w/@.-])(?!console\.log)[\w-]{0,64}(?:\.[\w-]{1,64}){0,3}"
+    rf"(?<![\w/@.-]){_FUNCTION}"
+    r"[\w-]{0,64}(?:\.[\w-]{1,64}){0,3}"
     rf"\.(?:{'|'.join(_ENDINGS.split())})(?![\w/(-]|\.\w)",
     re.IGNORECASE,
 )
