@@ -16,6 +16,7 @@ import msgspec
 
 from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.app import HubApp
+from interlock.hub.approvals.decision import LETTERS
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 
@@ -24,8 +25,6 @@ CODE_S: Final = 60
 MAX_CODES: Final = 8
 """Valid codes at once. A further one replaces the oldest."""
 _CODE_CHARS: Final = 12
-_LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
-"""For codes that people type: no characters that look alike."""
 
 
 class MadeCode(msgspec.Struct, frozen=True):
@@ -44,7 +43,7 @@ class LoginCodes:
 
     def make(self, *, proven: bool = False) -> str:
         """A new code, in groups of four characters. `proven`: the person typed the passphrase for it."""
-        code = "".join(secrets.choice(_LETTERS) for _ in range(_CODE_CHARS))
+        code = "".join(secrets.choice(LETTERS) for _ in range(_CODE_CHARS))
         while len(self._codes) >= MAX_CODES:
             del self._codes[next(iter(self._codes))]
         self._codes[_digest(code)] = MadeCode(self._clock() + CODE_S, proven)
@@ -52,7 +51,7 @@ class LoginCodes:
 
     def redeem(self, typed: str) -> MadeCode | None:
         """The code that a person typed, if it is valid. It ends with this."""
-        made = self._codes.pop(_digest("".join(char for char in typed.lower() if char in _LETTERS)), None)
+        made = self._codes.pop(_digest("".join(char for char in typed.lower() if char in LETTERS)), None)
         return made if made is not None and self._clock() < made.until else None
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.admin.operation import Text
-from interlock.hub.admin.rollback import RollbackHost
+from interlock.hub.admin.rollback import RollbackHost, no_conversations
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
@@ -206,5 +206,5 @@ class ConversationOperations:
 
     def _ready(self) -> ConversationHost:
         if self._host is None:
-            raise Fault("SERVER_NOT_READY", "this hub holds no conversations")
+            raise no_conversations()
         return self._host

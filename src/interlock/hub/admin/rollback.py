@@ -95,5 +95,10 @@ class RollbackOperations:
 
     def _ready(self) -> RollbackHost:
         if self._host is None:
-            raise Fault("SERVER_NOT_READY", "this hub holds no conversations")
+            raise no_conversations()
         return self._host
+
+
+def no_conversations() -> Fault:
+    """The error of a hub without a host."""
+    return Fault("SERVER_NOT_READY", "this hub has no conversations")

@@ -40,8 +40,8 @@ ANOTHER_PERSON: Final = (
 )
 EVERY_TIME: Final = "each such call needs a person's answer, and no rule can give it"
 Answer: TypeAlias = Literal["", "once", "always", "no"]
-_LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
-"""The characters of ids that people read aloud and type: none of them look alike."""
+LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
+"""The characters of ids and codes that people read aloud and type: none of them look alike."""
 
 Where: TypeAlias = Literal["", "terminal", "client", "rule", "api", "console"]
 
@@ -177,7 +177,7 @@ def new_id(*taken: Collection[str]) -> str:
     """An id that no decision has."""
     for length in range(3, 12):
         for _ in range(8):
-            id_ = "".join(secrets.choice(_LETTERS) for _ in range(length))
+            id_ = "".join(secrets.choice(LETTERS) for _ in range(length))
             if not any(id_ in known for known in taken):
                 return id_
     raise Fault("INTERNAL_ERROR", "no id is free for another approval request")
