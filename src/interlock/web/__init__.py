@@ -1,1 +1,1 @@
-"""The hub's faces to programs: HTTP, and the control socket that the terminal and `interlock stdio` use."""
+"""Serves the hub to programs: over HTTP, and over the control socket that the terminal and `interlock stdio` use."""

@@ -30,7 +30,7 @@ NOT_READY: Final = {
     "keys": "the database does not answer, so the hub cannot know which keys and grants are valid",
     "audit": "the audit log cannot be written",
 }
-"""Why `/readyz` says no, by its `reason`."""
+"""The text of `/readyz` for each `reason`."""
 
 
 def make_app(
@@ -39,8 +39,8 @@ def make_app(
     operations: Operations | None = None,
     metrics: MetricsPage | None = None,
 ) -> Starlette:
-    """The routes beside the MCP addresses. `service` stands before the hub where somebody watches; without an
-    `operations` the admin API makes its own."""
+    """The routes besides the MCP addresses. `service` replaces the hub's own, for observers. Without `operations`, the
+    admin API makes its own."""
     operations = operations or Operations(hub_app, lambda: None)
     metrics = metrics or MetricsPage(hub_app)
 
@@ -51,8 +51,7 @@ def make_app(
         return JSONResponse({"status": "ok"})
 
     async def readyz(request: Request) -> JSONResponse:
-        """Ready when the hub would take a call and no eager server is still starting. A server that failed does not
-        hold back the others."""
+        """Ready when the hub accepts calls and no eager server is still starting. A failed server does not count."""
         waiting = [
             upstream.id
             for upstream in hub_app.upstreams
@@ -64,7 +63,7 @@ def make_app(
         answer: dict[str, object] = {"ready": ready, "waiting": len(waiting)}
         answer |= {word: conditions[word] for word in ("degraded", "unhealthy", "down")}
         if not ready:
-            # Anyone may read this, so it says no more than the kind of the problem. `interlock status` has the details.
+            # Anybody may read this, so it only names the kind of the problem. `interlock status` has the details.
             answer["reason"] = "servers" if refusal is None else refusal[0]
             answer["message"] = NOT_READY[str(answer["reason"])]
         return JSONResponse(answer, status_code=200 if ready else 503)

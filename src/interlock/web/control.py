@@ -1,6 +1,6 @@
-"""The control socket: one per user, NDJSON as on stdio. A hello says what for; then it carries control or plain MCP.
+"""The control socket: one per user, with NDJSON as on stdio. The first message selects operations or plain MCP.
 
-The one rule: before a byte is read, the operating system must name the peer as the user that the hub belongs to.
+Rule: before a byte is read, the operating system must confirm that the peer is the hub's own user.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from interlock.wire.ndjson import LineReader, Oversize
 log = logging.getLogger("interlock.control")
 
 PREFIX: Final = "hub/"
-"""Begins the method of every operation."""
+"""Prefix of the method of every operation."""
 HELLO_WITHIN_S: Final = 10.0
 MAX_CONNECTIONS: Final = 1000
 
 
 class StreamCounts(msgspec.Struct, frozen=True):
-    """The bytes of all streams that speak MCP here."""
+    """The byte counts of all MCP streams on this socket."""
 
     unread: UnreadBytes
     """Bytes that clients do not read."""
@@ -84,7 +84,7 @@ class ControlSocket:
         self.port: int | None = None
 
     async def listen(self, path: Path) -> None:
-        """Begin, where this system has such sockets; elsewhere on loopback."""
+        """Listen on a Unix socket, or on loopback if the system has none."""
         if sys.platform == "win32":
             await self.listen_on_loopback()
         else:
@@ -92,18 +92,18 @@ class ControlSocket:
             self._server = await loop.create_unix_server(self._connection, sock=_bind(path), backlog=128)
 
     async def listen_on_loopback(self) -> None:
-        """Begin on a port of this machine, with a token that only this user can read."""
+        """Listen on a loopback port, with a token that only this user can read."""
         self.token = secrets.token_urlsafe(32)
         self._server = await asyncio.get_running_loop().create_server(self._connection, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def abandon(self) -> None:
-        """Answer the requests that streams still wait for: the hub stops. Their outcomes may be unknown."""
+        """Answer all open requests with an error, because the hub stops. Their outcomes may be unknown."""
         for connection in list(self._connections):
             connection.abandon()
 
     async def close(self) -> None:
-        """End every connection. The socket's file goes with it."""
+        """Close the socket and every connection."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -114,12 +114,12 @@ class ControlSocket:
 
 
 def _same(given: str, token: str) -> bool:
-    """Whether a token is the right one, in a time that does not tell how much of it is."""
+    """Whether a token is right, compared in constant time."""
     return secrets.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
 def _is_ours(sock: socket.socket | None) -> bool:
-    """Whether the peer is this user, as the system reports it. A peer that has gone again is nobody."""
+    """Whether the operating system says that the peer is this user. False for a peer that has disconnected."""
     try:
         uid = None if sock is None else peer_uid(sock)
     except OSError:
@@ -130,7 +130,7 @@ def _is_ours(sock: socket.socket | None) -> bool:
 if sys.platform != "win32":
 
     def _bind(path: Path) -> socket.socket:
-        """A socket of this user alone, in place of what a hub that was killed left behind."""
+        """A new socket with access for this user alone. It replaces the file of a hub that was killed."""
         path.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
@@ -142,7 +142,7 @@ if sys.platform != "win32":
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, until its hello; a control connection stays here, a stdio one is handed on."""
+    """One connection. After its hello, a control connection stays here, and a stdio connection gets a `StdioServer`."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _Connection(asyncio.Protocol):
         self._stdio: StdioServer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # By what it can do, not by its class: other loops have transports of their own.
+        # Not `isinstance`: other event loops have their own transport classes.
         self._transport = cast("asyncio.Transport", transport)
         sock: socket.socket | None = transport.get_extra_info("socket")
         if (self._token is None and not _is_ours(sock)) or len(self._all) >= MAX_CONNECTIONS:
@@ -212,7 +212,7 @@ class _Connection(asyncio.Protocol):
             self._stdio.end(SERVER_STOPS)
 
     def close(self) -> None:
-        """The hub is going."""
+        """Close the connection, because the hub stops."""
         if self._stdio is not None:
             self._stdio.close()
         self._transport.close()
@@ -252,7 +252,8 @@ class _Connection(asyncio.Protocol):
         def admit(auth: bytes) -> Caller:
             found = authenticator.admit(view, {b"authorization": header_of(auth)})
             if hello.key is not None and found.owner != caller.owner:
-                raise Fault("ACCESS_DENIED", "this stream is another's", hint="start `interlock stdio` with that key")
+                message = "this stream belongs to another principal"
+                raise Fault("ACCESS_DENIED", message, hint="start `interlock stdio` with that key")
             return found
 
         limits = self._hub_app.limits
@@ -271,7 +272,7 @@ class _Connection(asyncio.Protocol):
 
     def _welcome(self, id: Id, principal: str, kind: str) -> None:
         origin = self._hub_app.config.origin
-        # A relay that starts the hub again, after it has gone, starts it alike.
+        # A relay that restarts a stopped hub uses these values to start it in the same way.
         started = {
             "config": origin.path if origin.explicit else None,
             "folder": origin.folder,
@@ -288,7 +289,7 @@ class _Connection(asyncio.Protocol):
 
     def _received(self, line: bytes | Oversize) -> None:
         if isinstance(line, Oversize):
-            self._write_fault(None, Fault("TOO_LARGE", "that line is too long"))
+            self._write_fault(None, Fault("TOO_LARGE", "the line is too long"))
             return
         if len(line) > LARGE:
             LargeReading.here().read(line, DEFAULT, DEFAULT.answer_members, self._take)
@@ -302,7 +303,7 @@ class _Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         if isinstance(message, list):
-            message = BadMessage("INVALID_REQUEST", "there are no batches here")
+            message = BadMessage("INVALID_REQUEST", "the control socket takes no batches")
         if isinstance(message, BadMessage):
             self._write_fault(message.id, message)
         elif isinstance(message, Request):
@@ -315,19 +316,19 @@ class _Connection(asyncio.Protocol):
                 raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method[:200]}")
             name = request.method.removeprefix(PREFIX)
             result = await self._operations.perform(self._operations.owner, name, request.params, peer=self._peer)
-            # Before the answer is encoded, which may take several turns of the loop: events in between are not lost.
+            # Subscribe before encoding the answer, which may take several turns, so that no event is lost in between.
             following = self._operations.follow(name, request.params)
             answer = await pieces_in_turns(result)
             if following is not None and self._following is not None:
                 hint = "open another connection"
-                raise Fault("INVALID_REQUEST", "this connection follows something already", hint=hint)
+                raise Fault("INVALID_REQUEST", "this connection has a subscription already", hint=hint)
             self._write_result(request.id, answer)
             if following is not None:
                 self._following, following = FollowingTask(following, self._write), None
         except Fault as fault:
             self._write_fault(request.id, fault)
         except Exception as cause:
-            # A person waits for the answer, whatever went wrong.
+            # A person waits for an answer, so answer every exception.
             log.error("%s failed", request.method, exc_info=cause)
             self._write_fault(request.id, Fault("INTERNAL_ERROR", "the hub failed to answer; see its log"))
         finally:
@@ -339,7 +340,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write(line + b"\n")
 
     def _write_result(self, id: Id, pieces: list[bytes]) -> None:
-        """Write an answer that may have megabytes without joining it. No other line comes between its pieces."""
+        """Write the pieces of an answer without joining them, because it may have megabytes."""
         if not self._transport.is_closing():
             for piece in (b'{"jsonrpc":"2.0","id":%b,"result":' % encode_id(id), *pieces, b"}\n"):
                 self._transport.write(piece)
@@ -353,7 +354,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _StdioHandover(asyncio.Protocol):
-    """A connection that speaks MCP now. Its end is also the end of what was kept for it here."""
+    """The protocol of a connection that speaks MCP. Its end also cleans up the control connection."""
 
     def __init__(self, stdio: StdioServer, connection: _Connection) -> None:
         self._connection = connection

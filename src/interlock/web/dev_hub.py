@@ -1,4 +1,4 @@
-"""An author's file on trial: behind a hub of its own, started again whenever the code in its folder changes."""
+"""Runs an author's server file behind a hub of its own, and restarts it whenever code in its folder changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OTHERS: Final = {"node_modules", "__pycache__", "venv", "site-packages"}
 
 
 class DevMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that the author sees."""
+    """A message for the author."""
 
     event: Literal["listening", "ready", "broken", "changed", "call", "log"]
     text: str = ""
@@ -53,7 +53,7 @@ class DevHub:
         self.name: Final = re.sub(r"[^A-Za-z0-9_-]", "_", file.stem)
 
     async def run(self, port: int) -> None:
-        """Serve on a port of the loopback address. Raises OSError where that cannot be."""
+        """Serve on a loopback port. Raises OSError if the port cannot be used."""
         with tempfile.TemporaryDirectory(prefix="interlock-dev-") as home:
             hub_app = HubApp(self._config(port), Path(home))
             service = ObservedService(hub_app.hub, self._seen)
@@ -76,7 +76,7 @@ class DevHub:
             cwd=str(self._file.parent),
             inherit_env=tuple(os.environ),
             restart=RestartSettings(policy="never"),
-            # One of ours is not asked which era it speaks, so that a broken one is started once and not again.
+            # The era of an Interlock server is known, so do not probe it: a broken file is then started only once.
             era="modern" if _OURS.search(self._file.read_text("utf-8", errors="replace")) else "auto",
         )
         hub = HubSettings(listen=f"127.0.0.1:{port}", timeouts=TimeoutSettings(start_s=30))
@@ -97,7 +97,7 @@ class DevHub:
             await upstream.supervisor.command(Command("restart", Reason.CONFIGURATION_CHANGE, drain_s=0))
 
     async def _settle(self, hub_app: HubApp, upstream: Upstream, began: datetime) -> None:
-        """Wait until it runs or has failed, and say which."""
+        """Wait until the server runs or has failed, and report it."""
         while upstream.since <= began or upstream.state not in (ServerState.CONNECTED, ServerState.ERROR):
             await asyncio.sleep(0.02)
         if upstream.state is ServerState.ERROR:
@@ -109,14 +109,14 @@ class DevHub:
         self._tell(DevMessage("ready", ", ".join(offer.tools) if offer is not None else ""))
 
     def _why_broken(self, problem: str) -> str:
-        """An exception's own words, where one ended the file: what is wrong and where, without the way there."""
+        """The exception that ended the file, with its place, but without the traceback."""
         found = _RAISED.match(self._last_words) if "exited with code 1" in problem else None
         if found is None:
             return problem
         return found["words"] if found["kind"] == "DefinitionError" else f"{found['kind']}: {found['words']}"
 
     def _stamps(self) -> frozenset[tuple[str, int]]:
-        """The code beside the file, with when each was last written. Bounded, and without other people's code."""
+        """The modification times of the code beside the file. Bounded, and without installed packages."""
         stamps: set[tuple[str, int]] = set()
         for folder, folders, files in os.walk(self._file.parent):
             folders[:] = [name for name in folders if not name.startswith(".") and name not in _OTHERS]

@@ -35,7 +35,7 @@ class FollowingTask:
         self._writable.clear()
 
     def resume(self) -> None:
-        """The connection's reader took some."""
+        """The connection's buffer has space again."""
         self._writable.set()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`POST /hooks/{name}`: webhooks in. The body is read within a bound, and judged before anything in it is read."""
+"""`POST /hooks/{name}`: incoming webhooks. The body is bounded, and its signature is verified before it is decoded."""
 
 from __future__ import annotations
 

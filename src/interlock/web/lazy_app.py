@@ -1,4 +1,4 @@
-"""The rest of HTTP, loaded when somebody first asks for it: a hub that only carries calls does without."""
+"""Loads the HTTP routes besides MCP at their first request. A hub that only serves MCP does not need them."""
 
 from __future__ import annotations
 

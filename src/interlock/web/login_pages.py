@@ -1,7 +1,7 @@
-"""The pages of logins to servers: where a browser is sent back to, and where a login that an agent needs is started.
+"""The pages for logins to servers: the callback of a browser, and the page that starts a login for an agent.
 
-Both know a login only by a secret of 256 bits in their address, which holds for ten minutes and once. A page that
-starts a login is served to browsers on this machine alone: nobody can send its link to somebody elsewhere.
+Both identify a login by a secret of 256 bits in their address, which is valid once and for ten minutes. The page that
+starts a login is served only to browsers on this machine, so that nobody can send its link to somebody elsewhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The hub with an observer: every request passes through untouched, and the observer hears how each one went."""
+"""A service that reports every request and its outcome to an observer, and passes it on unchanged."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from interlock.transports.exchange import SessionExchange
 
 
 class ObservedCall(msgspec.Struct, frozen=True):
-    """One request and what came of it."""
+    """One request and its outcome."""
 
     method: str
     name: str
-    """Which tool, prompt or resource."""
+    """The tool, prompt or resource."""
     params: str
-    """As they came, in JSON."""
+    """The params as received, in JSON."""
     outcome: str
     failed: bool
     took_ms: float
 
 
 class ObservedService(Middleware[Caller]):
-    """The hub with an observer, who hears how each request went."""
+    """The hub's service with an observer."""
 
     def __init__(self, service: Service[Caller], tell: Callable[[ObservedCall], None]) -> None:
         super().__init__(service)
@@ -38,7 +38,7 @@ class ObservedService(Middleware[Caller]):
 
 
 class _ReportedExchange(ObservedExchange[Caller]):
-    """Reports how a request went."""
+    """An exchange that reports its outcome."""
 
     __slots__ = ("_begun", "_tell")
 

@@ -1,6 +1,6 @@
 """`/.well-known/oauth-protected-resource`, for the hub and for each of its MCP addresses (RFC 9728).
 
-It is the same for every caller: that an address is described says nothing of what is there.
+The answer is the same for every caller, so it reveals nothing about what exists at an address.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def well_known_routes(hub_app: HubApp) -> list[Route]:
     async def protected_resource(request: Request) -> Response:
         path = request.url.path.removeprefix(WELL_KNOWN)
         if mcp_path_of(path) is not None and is_mcp_path(mcp_path_of(path) or ""):
-            path = ""  # the older transport: a token for the whole hub is good there
+            path = ""  # The older transport accepts a token for the whole hub.
         if hub_app.oauth is None or not (path in ("", "/") or is_mcp_path(path)):
             return JSONResponse({"error": "not_found"}, status_code=404)
         return JSONResponse(hub_app.oauth.resource.metadata(path.rstrip("/")), headers=_HEADERS)

@@ -41,7 +41,7 @@ def admin_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
             by_path.setdefault(operation.path, {})[operation.verb] = _Endpoint(operation, hub_app, operations)
     ordered = sorted(by_path, key=lambda path: (path.count("{"), -len(path)))
     served = {path: RestRoute(by_path[path]) for path in ordered}
-    # A principal's name may have slashes and end like another path: the method tells them apart.
+    # A principal's name may contain slashes and end like another path. The HTTP method distinguishes them.
     named = [Route(_wide(path), served[path], methods=[*by_path[path]]) for path in ordered if "{agent}" in path]
     return [*named, *(Route(_wide(path), served[path]) for path in ordered)]
 
@@ -73,7 +73,7 @@ class _Endpoint:
 
     async def __call__(self, request: Request, where: RequestInfo) -> Response:
         principal = await self._authenticate(request)
-        # Before the body is read: a caller without the right learns nothing about the parameters.
+        # Check the right before the body is read, so that a caller without it learns nothing about the parameters.
         self._operations.demand(principal, self._operation, where.trace_id)
         params = await self._params(request)
         result = await self._operations.perform(principal, self._operation.name, params, where.trace_id)
@@ -128,7 +128,7 @@ async def _body(request: Request) -> dict[str, msgspec.Raw]:
 
 
 async def _read(request: Request) -> bytes:
-    """The body, and no more of it than the bound."""
+    """The body. Raises TOO_LARGE beyond the bound."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

@@ -60,7 +60,7 @@ async def show_all(visit: Visit) -> Response:
 
 
 async def create_key(visit: Visit) -> Response:
-    """Create a key, and lead to the page that shows it once. To reload that page makes no other key."""
+    """Create a key, and redirect to the page that shows it once, so that reloading the page creates no other key."""
     agent, kind = visit.form.get("agent", "").strip(), visit.form.get("kind", "agent")
     params: dict[str, object] = {"agent": agent, "kind": kind}
     if profile := visit.form.get("profile", "").strip():
@@ -109,7 +109,7 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Do what a form of the agent's page asks for."""
+    """Perform the action of a form on the agent's page."""
     agent, form = _id(visit), visit.form
     match form.get("action", ""):
         case "rotate":
@@ -167,7 +167,7 @@ async def _chart(visit: Visit, agent: str) -> Chart:
 
 
 async def _budget(visit: Visit, agent: str) -> ContextCost | None:
-    """The agent's context; None for a principal that no call of the hub can stand for."""
+    """The token costs of the agent's context; None for a principal that the hub cannot judge as an agent."""
     try:
         return await visit.perform("budget", ContextCost, agent=agent)
     except Fault as fault:

@@ -1,4 +1,4 @@
-"""The page of approval requests. It offers approval only where the whole view is on the page that the form is on."""
+"""The page of approval requests. It offers approval only if the page with the form shows the whole view."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ from interlock.web.console.paging import first_of
 from interlock.wire.errors import Fault
 
 MAX_CARDS: Final = 25
-"""Requests on one page: the oldest of every asker, then the second oldest, so that nobody hides those of others."""
+"""Requests on one page: the oldest of every asker, then the second oldest, so that no asker hides another."""
 MAX_ANNOUNCED: Final = 25
-"""The newest requests that an open page hears of, on whichever page they are."""
+"""The newest requests that an open page is told of, even if they are on another page."""
 MAX_KEPT: Final = 50
-"""Requests of an open page that stay on it while somebody fills in their forms, though they are on another page now."""
+"""Requests that stay on an open page while somebody fills in their forms, even if they belong to another page now."""
 MAX_VIEW_CHARS: Final = 16 * 1024
 """Longer views have a page of their own."""
 MAX_PAGE_CHARS: Final = 32 * 1024
-"""Of all views on one page."""
+"""Characters of all views on one page."""
 MAX_ID: Final = 16
 """Characters of the id of a request."""
 MAX_SHOWN_CHARS: Final = 4096
-"""Of the ids that an open page names."""
+"""Characters of the ids that an open page sends."""
 MAX_MARKED_CHARS: Final = 64 * 1024
-"""A longer change of a definition is shown as plain text, which takes less of the browser."""
+"""Characters of a changed definition that is shown with marked lines. A longer one is plain text, for the browser's
+sake."""
 DIFFERENCE: Final = "--- approved"
-"""How the view of a change begins that was compared by lines."""
+"""The first line of a view that compares two definitions by lines."""
 COMPARED: Final = ("tool_call", "proposal")
 ADDRESS: Final = "/console/approvals"
 
 
 class _Proposed(msgspec.Struct):
-    """The part of a proposal's view that names who carries it out."""
+    """The part of a proposal's view that names the participant who carries it out."""
 
     to: list[str] = []
 
@@ -59,9 +60,9 @@ class Card(msgspec.Struct):
     compared: str = ""
     """The call that the request is compared with."""
     is_equal: bool | None = None
-    """Whether the arguments equal those of that call; None if nobody knows: the audit log cuts and redacts them."""
+    """Whether the arguments equal those of that call; None if unknown, because the audit log cuts and redacts them."""
     is_own: bool = False
-    """The person who looks at it asked, and cannot answer it."""
+    """Whether the person who looks at it is the asker, and so cannot answer it."""
     is_alone: bool = False
     """The page shows nothing else."""
 
@@ -74,7 +75,7 @@ class Card(msgspec.Struct):
 
     @property
     def needs_recipient(self) -> bool:
-        """Whether this is a proposal that names nobody who would carry it out."""
+        """Whether this is a proposal without a participant to carry it out."""
         if self.row.kind != "proposal":
             return False
         try:
@@ -106,7 +107,7 @@ async def show_one(visit: Visit) -> Response:
     card = await _card(found)
     card.is_alone = True
     if card.view is not None and found.last_approved is None and found.decision.kind == "tool_call":
-        # The audit log may be long, so the list does not wait for it.
+        # Searching a long audit log takes a while, so only this page does it, not the list.
         last = await _last_arguments(visit, found.decision)
         if last is not None:
             card.difference = await asyncio.to_thread(compare, last, card.view)
@@ -173,7 +174,7 @@ async def _opened(visit: Visit, row: DecisionRow) -> Card | None:
         return await _card(await visit.perform("approvals.show", OneDecision, id=row.id))
     except Fault as fault:
         if fault.name == "NOT_FOUND":
-            return None  # It was deleted meanwhile.
+            return None  # The request was deleted meanwhile.
         raise
 
 

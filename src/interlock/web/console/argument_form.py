@@ -1,6 +1,6 @@
-"""A form for the arguments of a tool, made from its input schema, and the arguments from the form as it comes back.
+"""Makes a form for the arguments of a tool from its input schema, and reads the arguments from the submitted form.
 
-A field has the text of its value. Types that a form has no element for are written as JSON.
+A field contains the text of its value. Types without a form element are written as JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def fields_of(schema: object) -> list[Field] | None:
-    """The fields for a schema; None where one JSON object is the better form."""
+    """The fields for a schema; None if the arguments are better entered as one JSON object."""
     if not isinstance(schema, dict):
         return None
     properties, required = schema.get("properties"), schema.get("required")

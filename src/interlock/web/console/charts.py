@@ -1,4 +1,4 @@
-"""Small charts of a server's last calls: one bar for each call, as high as the call took, marked by its outcome."""
+"""Small charts of a server's last calls: one bar for each call, with its duration as height and its outcome as mark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 def chart_of(entries: Sequence[FoundEntry]) -> Chart:
-    """The chart of entries that come newest first. Entries without a duration are no calls."""
+    """The chart of entries, which come newest first. Entries without a duration are not calls, and are skipped."""
     calls = [entry for entry in entries if entry.record.duration_us is not None][:CALLS][::-1]
     durations = [entry.record.duration_us or 0 for entry in calls]
     longest = max(durations, default=0) or 1

@@ -1,4 +1,4 @@
-"""The pages of conversations with a model: what was said, and taking back what it changed, by a plan that is shown."""
+"""The pages of conversations with a model: their messages, and the rollback of their changes by a shown plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from interlock.wire.errors import Fault
 ADDRESS: Final = "/console/live/conversations"
 MAX_TURNS: Final = 50
 MAX_CHARS: Final = 2_000
-"""Of one text."""
+"""Characters of one text."""
 
 
 async def rows_of(visit: Visit, most: int) -> list[ConversationRow]:
@@ -29,7 +29,7 @@ async def rows_of(visit: Visit, most: int) -> list[ConversationRow]:
 
 
 async def show_one(visit: Visit) -> Response:
-    """One conversation. With `?undo=TURN`: the plan that takes back everything from that turn on."""
+    """One conversation. With `?undo=TURN`, also the plan to roll back all changes from that turn on."""
     shown = await visit.perform("conversations.show", ShownConversation, id=_id(visit))
     wanted = visit.request.query_params.get("undo", "")
     plan = None

@@ -1,7 +1,6 @@
-"""Server-sent events for open pages: that something changed, never what. A page then asks for its parts.
+"""Server-sent events for open pages. An event only says that something changed; the page then fetches its parts.
 
-So a stream is small at any number of calls, and a page that is slow or lost events misses nothing. A stream ends with
-its session.
+So a stream stays small, and a slow page that loses events misses nothing. A stream ends with its session.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ KEEP_ALIVE_S: Final = 15.0
 PAUSE_S: Final = 0.03
 """Events of one topic within this time after another are sent as one."""
 LOOK_EVERY_S: Final = 0.005
-"""A stream looks no more often for events, so that thousands of them cost it little."""
+"""The shortest pause between two reads of a stream, so that thousands of events cost little."""
 AUDIT_EVERY_S: Final = 0.5
-"""How often a page hears of new entries of the audit log at most."""
+"""The shortest pause between two events about new audit log entries."""
 UNREAD: Final = 64
-"""A stream that is further behind gets a gap, which is sent like a change."""
+"""Unread events of a stream. Beyond that it gets a gap, which is sent like a change."""
 MAX_STREAMS: Final = 256
-"""Of all people together, without the owner's own."""
+"""Streams of all people together, without those of the hub's own user."""
 MAX_STREAMS_PER_PERSON: Final = 16
 MAX_STREAMS_PER_SESSION: Final = 8
 
@@ -84,7 +83,7 @@ class EventStreams:
         full = others >= MAX_STREAMS and not visit.is_owner
         if full or own >= MAX_STREAMS_PER_PERSON or self._open.count(session) >= MAX_STREAMS_PER_SESSION:
             raise Fault("RESOURCE_EXHAUSTED", "too many pages of the console are open", hint="close some")
-        # It counts from now on: of many that are opened together, none begins before all were let in.
+        # Count the stream now, not when it begins: many may be opened at the same time.
         self._open.append(session)
         return _Stream(self, session)
 
@@ -96,7 +95,7 @@ class EventStreams:
         """The events of one stream."""
         console = self._console
         subscription = console.hub_app.bus.subscribe(_WANTED, UNREAD)
-        # A person looks, so calls wait for the answer like those before `interlock watch`.
+        # A person is present, so calls wait for an answer as they do with `interlock watch`.
         presence = console.hub_app.inbox.watch()
         stop = console.operations.console.on_close(subscription.close)
         try:
@@ -113,7 +112,7 @@ class EventStreams:
 
 
 class _Stream(StreamingResponse):
-    """A response that frees its place when it ends, also if it never began."""
+    """A response that releases its stream when it ends, even if it never began."""
 
     def __init__(self, streams: EventStreams, session: ConsoleSession) -> None:
         super().__init__(streams.events(session), headers=_HEADERS, media_type=_TYPE)

@@ -11,7 +11,7 @@ from interlock.hub.admin.status import Status
 from interlock.web.console.page import Visit
 
 MAX_SERVERS = 100
-"""Further ones are on the page of servers."""
+"""Servers on the first page. All are on the page of servers."""
 
 
 async def show(visit: Visit) -> Response:

@@ -1,7 +1,7 @@
 """Login to the console at an issuer of `[hub.oauth]`: the authorization code flow with PKCE.
 
-The person gets the rights of the access token, as with the admin API. The hub keeps nothing of a login under way: the
-browser has it, sealed, in a cookie, so a callback counts only in the browser that began the login.
+The person gets the rights of the access token, as with the admin API. The hub stores nothing about an unfinished login.
+A sealed cookie of the browser has its data, so a callback counts only in the browser that began the login.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ LASTS: Final = timedelta(minutes=10)
 METADATA_S: Final = 300.0
 MAX_COOKIE: Final = 4096
 MAX_ASKING: Final = 8
-"""Logins for which the hub asks an issuer at the same time. Further ones wait in line."""
+"""Concurrent requests to issuers. Further logins wait."""
 REDEEMED_PER_MINUTE: Final = 60
-"""Logins of all people for which the hub asks issuers. Each may cost an issuer's own rate limit of the hub."""
+"""Logins of all people per minute for which the hub asks issuers, because issuers limit the hub's requests."""
 MAX_REDEEMED: Final = 10_000
-"""Logins that came back and are remembered. Each lasts ten minutes."""
+"""Used logins that are remembered, each for ten minutes."""
 WAY: Final = " at an issuer"
-"""Failures here leave the other ways in open: the issuer may be down."""
+"""The count of failures for this kind of login. It is separate, because the issuer may be down."""
 
 
 class Began(msgspec.Struct, frozen=True):
-    """A login under way, as the browser's cookie has it."""
+    """An unfinished login, as stored in the browser's cookie."""
 
     request: AuthorizationRequest
     expires: datetime
@@ -72,7 +72,7 @@ class IssuerLogin:
         """Of issuers in the configuration, and when each was read."""
 
     async def begin(self, request: Request, form: dict[str, str]) -> Response:
-        """Send the browser to the issuer. A page does it, since the policy of pages forbids forms to other sites."""
+        """Show a page that sends the browser to the issuer. The content security policy forbids a form to do so."""
         self._login.demand_https(request)
         self._login.demand_few_failures(request, WAY)
         oauth, issuer = self._issuer(form.get("issuer", ""))
@@ -95,7 +95,7 @@ class IssuerLogin:
             path="/",
             secure=not local,
             httponly=True,
-            # The issuer sends the browser back from another site, without cookies that are `strict`.
+            # The issuer redirects from another site, so the browser would not send `strict` cookies.
             samesite="lax",
         )
         return response
@@ -106,9 +106,9 @@ class IssuerLogin:
         try:
             began = self._opened(request.cookies.get(_cookie(local), ""), host_of(request))
         except Fault as fault:
-            # Any site can send a browser here, and it costs little: it is neither counted nor recorded.
+            # Any site can send a browser here. That costs little, so it is neither counted nor recorded.
             return await self._login.show_refusal(fault)
-        # Before the issuer is asked: else a stranger makes the hub ask it without end. The cookie stays for later.
+        # Check before the issuer is asked, so that a stranger cannot cause endless requests. The cookie stays valid.
         self._login.demand_few_failures(request, WAY)
         self._demand_rate()
         try:
@@ -117,7 +117,7 @@ class IssuerLogin:
         except Fault as fault:
             response = await self._login.refuse(request, fault, WAY)
         else:
-            # A redirect from here would still count as one of the other site, and the new cookie would stay behind.
+            # Not a redirect: the browser would count it as cross-site, and not send the new cookie.
             page = HTMLResponse(await render("logged_in.html", {"home": HOME, "person": ""}))
             response = self._login.open_session(request, principal, "token", page, proven=True)
         response.delete_cookie(_cookie(local), path="/", secure=not local, httponly=True, samesite="lax")
@@ -131,7 +131,7 @@ class IssuerLogin:
             raise Fault("RATE_LIMITED", message, hint="reload this page later", retry_after_ms=int(wait * 1000) + 1)
 
     def _redeem(self, began: Began) -> None:
-        """Use a login up. Raises LOGIN_REQUIRED for one that came back before: nobody asks the issuer twice with it."""
+        """Use up a login. Raises LOGIN_REQUIRED if it was used before, so that the issuer is asked only once."""
         if began.request.state in self._redeemed:
             raise Fault("LOGIN_REQUIRED", "This login came back before", hint="Log in again.")
         if len(self._redeemed) >= MAX_REDEEMED:
@@ -209,7 +209,7 @@ async def _verified(oauth: TokenAuthentication, token: str) -> Principal:
 
 
 def _cookie(local: bool) -> str:
-    """Browsers let no other host set a cookie with this prefix. It needs HTTPS."""
+    """The name of the cookie. With its prefix, no other host can set it, but it needs HTTPS."""
     return "interlock_login" if local else "__Host-interlock_login"
 
 

@@ -49,14 +49,14 @@ class ConsoleLogin:
             )
 
     def demand_few_failures(self, request: Request, way: str) -> None:
-        """Raises RATE_LIMITED after too many failures of this address, for a way in whose attempts cost others."""
+        """Raise RATE_LIMITED after too many failures of this address, for a kind of login that costs other parties."""
         self._console.attempts.demand(_address(request) + way)
 
     async def refuse(self, request: Request, fault: Fault, way: str = "") -> Response:
-        """Count and record a login that failed, and show the form again. Each `way` in has a count of its own.
+        """Count and record a failed login, and show the form again. Each kind of login (`way`) has its own count.
 
-        Raises RATE_LIMITED after too many failures of this address. A right credential is never counted: behind a
-        proxy all people have one address, and a stranger's failures must not keep them out.
+        Raises RATE_LIMITED after too many failures of this address. A right credential is always accepted: behind a
+        proxy all people share one address, and a stranger's failures must not lock them out.
         """
         self._console.attempts.demand(_address(request) + way)
         self._console.attempts.failed(_address(request) + way)
@@ -98,7 +98,7 @@ class ConsoleLogin:
         return HTMLResponse(await render("login.html", {"problem": problem, "person": "", "issuers": issuers}), status)
 
     def _principal(self, form: dict[str, str]) -> tuple[Principal, bool]:
-        """Who logs in, and whether with a key or the passphrase."""
+        """The principal that logs in, and whether it has proven itself with a key or the passphrase."""
         operations = self._console.operations
         if code := form.get("code"):
             if (made := operations.console.codes.redeem(code)) is None:

@@ -28,7 +28,7 @@ log = logging.getLogger("interlock.console")
 COOKIE: Final = "interlock_console"
 LOGIN: Final = "/console/login"
 MAX_FORM_BYTES: Final = 128 * 1024
-"""Of people who are logged in. A character of a field has up to 12 bytes."""
+"""Bytes of a form of a logged-in person. A character of a field takes up to 12 bytes."""
 MAX_PUBLIC_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 16
 HEADERS: Final = {
@@ -37,7 +37,7 @@ HEADERS: Final = {
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "x-content-type-options": "nosniff",
-    # `no-referrer` would make browsers send `Origin: null` with forms. Other sites get no Referer either way.
+    # With `no-referrer`, browsers would send `Origin: null` with forms. Other sites get no Referer in any case.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
@@ -56,7 +56,7 @@ class Visit(msgspec.Struct):
 
     @property
     def is_owner(self) -> bool:
-        """Whether this is the user whose hub it is."""
+        """Whether the person is the hub's own user."""
         return self.session.principal == self.console.operations.owner
 
     async def perform(self, operation: str, kind: type[Result], /, **params: object) -> Result:
@@ -94,7 +94,7 @@ class Console:
         self.attempts = LoginAttempts()
 
     def demand_host(self, request: Request) -> None:
-        """Refuse a request to another name of the hub, and a form of another origin. Raises ORIGIN_REFUSED."""
+        """Refuse a request to another host name of the hub, and a form from another origin. Raises ORIGIN_REFUSED."""
         host = host_of(request)
         if (
             host != self.operations.console.address.local_host

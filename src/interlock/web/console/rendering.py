@@ -1,7 +1,7 @@
-"""Renders the pages of the console from templates, in a thread: no page holds up a call, however long it is.
+"""Renders the pages of the console from templates, in a thread, so that no long page delays a call.
 
-Every value is escaped as text of HTML, and characters that hide or reorder text become visible, except in the values of
-fields (`| field`), which come back with a form. `jinja2` is imported with the first page.
+Every value is escaped as HTML text. Characters that hide or reorder text become visible, except in the values of fields
+(`| field`), which a form sends back. `jinja2` is imported with the first page.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _environment() -> Environment:
     from markupsafe import Markup, escape
 
     def field(value: str) -> Markup:
-        """The value of a field as it is: a form sends it back, so no character of it may be replaced."""
+        """The unchanged value of a field, because a form sends it back."""
         return Markup("".join(_referenced(character) for character in str(escape(value))))
 
     def with_code(text: str | None) -> Markup:
@@ -61,12 +61,12 @@ def _environment() -> Environment:
 
 
 def _finalized(value: object) -> object:
-    # A template's own markup is a subclass of `str` and stays as it is.
+    # A template's own markup is a subclass of `str`, and stays unchanged.
     return plain(value) if type(value) is str else "" if value is None else value
 
 
 def _referenced(character: str) -> str:
-    """A character that hides, reorders or is normalized, as a reference to it. HTML has none to C1 controls."""
+    """An HTML reference to a character that hides, reorders or is normalized. HTML has none for C1 controls."""
     code = ord(character)
     if (code < 0x20 or code > 0x9F) and plain(character) != character:
         return f"&#{code};"

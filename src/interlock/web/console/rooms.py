@@ -1,4 +1,4 @@
-"""The pages of rooms: the topics, and one topic live, with its proposals. The person takes part as themselves."""
+"""The pages of rooms: the list of topics, and one live topic with its proposals. Persons take part as themselves."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
         Route("/console/timeline/export", Page(console, {"GET": timeline.export})),
         Route("/console/timeline/{chain}/{seq:int}", Page(console, {"GET": timeline.show_one})),
         Route("/console/servers", Page(console, {"GET": servers.show_all, "POST": servers.add})),
-        # Not below `/console/servers`, where every name is that of a server.
+        # Not below `/console/servers`, where every name could be a server's.
         Route("/console/parts/servers", Page(console, {"GET": servers.show_rows}, part=True)),
         Route("/console/servers/{server}", Page(console, {"GET": servers.show_one, "POST": servers.command})),
         Route("/console/servers/{server}/state", Page(console, {"GET": servers.show_state}, part=True)),
@@ -95,5 +95,5 @@ async def _static_file(request: Request, form: dict[str, str]) -> Response:
 
 @cache
 def _static_files() -> dict[str, tuple[bytes, str]]:
-    """All of them, so that no name of a request ever reaches the file system."""
+    """All static files in memory, so that no name from a request reaches the file system."""
     return {file.name: (file.read_bytes(), _TYPES[file.suffix]) for file in _STATIC.iterdir() if file.suffix in _TYPES}

@@ -1,7 +1,7 @@
-"""Sessions of people in the console, and the bound on login attempts. All of it is in memory and ends with the hub.
+"""Sessions of people in the console, and the limit of login attempts. Both are in memory and end with the hub.
 
-A session belongs to the principal that logged in, and ends with its key. A session that began with a code for which
-nobody typed the passphrase ends when one is set.
+A session belongs to the principal that logged in, and ends with its key. A session that began with a code, without the
+passphrase, ends when a passphrase is set.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ConsoleSession:
         self._new_keys: dict[str, tuple[str, str]] = {}
 
     def keep_key(self, agent: str, key: str) -> str:
-        """Keep a new key until the browser has followed the redirect to it. Returns the name to take it by."""
+        """Keep a new key until the browser has followed the redirect to it. Returns a name for `take_key`."""
         if len(self._new_keys) >= MAX_NEW_KEYS:
             del self._new_keys[next(iter(self._new_keys))]
         name = secrets.token_urlsafe(12)
@@ -62,7 +62,7 @@ class ConsoleSession:
 
     @property
     def person(self) -> tuple[str, str]:
-        """Who logged in, with whichever key."""
+        """The person who logged in, independent of the key."""
         return self.principal.id, self.principal.kind
 
 
@@ -93,7 +93,7 @@ class ConsoleSessions:
         return id_
 
     def find(self, id: str, *, active: bool) -> ConsoleSession | None:
-        """The session with an id. `active`: a person does something, and not a page by itself."""
+        """The session with an id. `active`: a person acts, not an open page by itself."""
         session = self._sessions.get(_digest(id))
         if session is None:
             return None
@@ -105,7 +105,7 @@ class ConsoleSessions:
         return session
 
     def holds(self, session: ConsoleSession) -> bool:
-        """Whether a session goes on: not ended, not too old, and its key is still valid."""
+        """Whether a session is valid: not ended, not too old, and its key is still valid."""
         now = self._clock()
         return (
             session.digest in self._sessions
@@ -147,7 +147,7 @@ class LoginAttempts:
         meter = self._meters.pop(address, None)
         if meter is None:
             if len(self._meters) >= MAX_ADDRESSES:
-                # The first failed longest ago.
+                # The first address is the one that failed longest ago.
                 del self._meters[next(iter(self._meters))]
             meter = Meter(address, Rate(per_minute=FAILURES_PER_MINUTE))
         meter.take(self._clock())

@@ -51,7 +51,7 @@ async def export(visit: Visit) -> Response:
 
 
 async def _lines(visit: Visit, found: Entries) -> AsyncIterator[bytes]:
-    """The lines of one page after the other: the hub never holds a long log in memory."""
+    """The lines of the export, page by page, so that the hub never has a long log in memory."""
     written = 0
     for _ in range(MAX_EXPORT_PAGES):
         yield b"".join(msgspec.json.encode(entry) + b"\n" for entry in reversed(found.entries))
@@ -68,7 +68,7 @@ async def _lines(visit: Visit, found: Entries) -> AsyncIterator[bytes]:
             found = await visit.perform("audit.search", Entries, **params)
         except Fault as fault:
             if fault.name == "NOT_FOUND":
-                return  # The last record was pruned meanwhile, and with it all older ones.
+                return  # The last record, and so all older ones, were pruned meanwhile.
             raise
 
 
@@ -102,7 +102,7 @@ async def show_one(visit: Visit) -> Response:
 
 
 def _with_arguments(found: OneEntry) -> Record:
-    """The record with its arguments. A call that took long has them in the entry of its intent."""
+    """The record with its arguments. For a long call, they are in the entry of its intent."""
     record, chain = found.entry.record, found.entry.chain
     if record.redacted_arguments is not msgspec.UNSET or not record.intent:
         return record

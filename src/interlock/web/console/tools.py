@@ -19,7 +19,7 @@ ADDRESS: Final = "/console/tools"
 PAGE: Final = 100
 MAX_FOUND: Final = 20
 MAX_RESULT: Final = 128 * 1024
-"""Bytes of a result on the page. A longer one is cut, and not laid out: that would hold up calls."""
+"""Bytes of a result on the page. A longer result is cut and not formatted, because that would delay calls."""
 CALL_S: Final = 60.0
 
 
@@ -67,7 +67,7 @@ async def call(visit: Visit) -> Response:
             return await _page(visit, tool, form, judged=judged)
         called = await visit.perform("call", Called, name=tool.name, arguments=arguments, timeout_s=CALL_S)
     except Fault as fault:
-        # With the form as it was filled in: nobody types it twice for one mistake.
+        # Keep the filled-in form, so that a mistake does not cost all of the input.
         page = await _page(visit, tool, form, problem=f"{fault.message}. {fault.hint}")
         page.status_code = status_of(fault)
         return page

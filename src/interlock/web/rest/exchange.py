@@ -45,7 +45,7 @@ class RestExchange(Exchange):
     __slots__ = ("__weakref__", "_drain", "_events", "_outcome", "_woken", "streams")
 
     def __init__(self, method: str, params: bytes, caller: Caller, *, streams: bool = False) -> None:
-        # No log messages: for some servers, a caller that wants them needs its own connection, and so another process.
+        # No log messages: at some servers they need a private connection, and so another process.
         dialect = Dialect(LATEST, rest=True)
         super().__init__(Request(1, method, params), preview(params), dialect, caller, None, None)
         self.streams = streams
@@ -62,14 +62,14 @@ class RestExchange(Exchange):
         self._finish(result)
 
     def result_list(self, head: bytes, listed: Joined) -> None:
-        """REST shows a list without the other members, and its items by themselves."""
+        """Keep the items of a list. REST returns them without the other members."""
         self._finish(listed)
 
     def fail(self, fault: Fault) -> None:
         self._finish(fault)
 
     def pass_failure(self, error: ErrorObject) -> None:
-        """An error of the server means that the tool failed, or that it needs a client that answers requests."""
+        """Translate a server's error: the tool failed, or it needs a client that answers requests."""
         name = "MISSING_CAPABILITY" if error.code == _NEEDS_MORE else "UPSTREAM_ERROR"
         hint = NEEDS_CLIENT if name == "MISSING_CAPABILITY" else ""
         self._finish(Fault(name, error.message, hint=hint, data={"retryable": says_retry(bytes(error.data))}))
@@ -107,7 +107,7 @@ class RestExchange(Exchange):
                 on_cancel(reason)
 
     def abort(self, end: SessionEnd) -> None:
-        """Answer that the server stops, and stop the work."""
+        """Answer that the hub stops, and cancel the call."""
         self.revoke(end.fault(self.request.method), end.reason)
 
     def _finish(self, outcome: Outcome) -> None:

@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """The facts about a request that every body repeats."""
+    """The values of a request that every response body contains."""
 
     trace_id: str
     tool_name: str | None = None
@@ -38,7 +38,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 async def tool_result(result: bytes) -> list[Octets]:
-    """A tool's result for the client, in pieces that are no copies where it is large.
+    """A tool's result for the client, in pieces. A large result is not copied.
 
     Raises a Fault if the tool reports an error or requests input.
     """
@@ -83,7 +83,7 @@ def answer(body: bytes, info: RequestInfo, status: int = 200) -> Response:
 
 
 def good_answer(pieces: Sequence[Octets], info: RequestInfo) -> Response:
-    """A good response of any size. A large one is sent slice by slice, and not joined before."""
+    """A successful response of any size. A large one is sent slice by slice, without joining it."""
     size = sum(map(len, pieces))
     if size <= LARGE:
         return answer(b"".join(pieces), info)
@@ -91,7 +91,7 @@ def good_answer(pieces: Sequence[Octets], info: RequestInfo) -> Response:
 
 
 def answer_in_pieces(pieces: AsyncIterator[Octets], info: RequestInfo, size: int | None = None) -> Response:
-    """A good response that is sent piece by piece, as its client reads it."""
+    """A successful response that is sent piece by piece, as its client reads it."""
     headers = {"cache-control": "no-store", **_headers(info)}
     if size is not None:
         headers["content-length"] = str(size)

@@ -150,7 +150,7 @@ class _Rest:
         outcome = await self._serve(exchange, request)
         if isinstance(outcome, Joined):
             return outcome
-        assert isinstance(outcome, bytes)  # An observer of requests had it joined.
+        assert isinstance(outcome, bytes)  # The observer has joined it.
         return Joined.read(msgspec.json.decode(outcome, type=_Tools).tools)
 
     async def _answered(
