@@ -401,11 +401,13 @@ def test_keys_are_listed_and_revoked(user: User, hub: FakeHub) -> None:
 
 
 def test_down_says_how_to_stop_a_hub_that_does_not_obey(user: User, hub: FakeHub) -> None:
-    failed = {"error": {"code": -32603, "message": "the hub failed over stop", "data": {"name": "INTERNAL_ERROR"}}}
+    failed = {
+        "error": {"code": -32603, "message": "the hub failed to perform stop", "data": {"name": "INTERNAL_ERROR"}}
+    }
     hub.answers |= {"hub/stop": failed, "interlock/hello": {"version": "0.0.1", "pid": 4711}}
     result = user.run("down")
     assert result.exit_code == 1
-    assert "which has version 0.0.1, did not stop: the hub failed over stop" in result.stderr
+    assert "which has version 0.0.1, did not stop: the hub failed to perform stop" in result.stderr
     assert "kill 4711" in result.stderr
 
 

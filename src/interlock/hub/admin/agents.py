@@ -8,7 +8,7 @@ from interlock.wire.errors import Fault
 
 
 def principal_of(hub_app: HubApp, agent: str | None, kind: Kind | None = None) -> Principal:
-    """The principal with a name; without one, the caller without a key. `kind`: only of this kind. Raises NOT_FOUND."""
+    """The principal with a name, of `kind` if given; without a name, the caller without a key. Raises NOT_FOUND."""
     if agent is None:
         return LOCAL_AGENT
     key = next((key for key in hub_app.keys.list() if key.principal == agent and kind in (None, key.kind)), None)

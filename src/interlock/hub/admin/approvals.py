@@ -43,7 +43,7 @@ class ApprovalOperations:
     async def list(self, by: Principal, params: ListDecisions, trace: str) -> DecisionRows:
         """Open approval requests, or all."""
         if self._rooms is not None:
-            # Whoever was told that its proposal is accepted finds it here.
+            # A participant whose proposal was accepted must find its approval request here.
             await self._rooms.proposals_stored()
         # Over the control socket, the user whose hub it is gets all of them.
         most = params.most or (DEFAULT_MOST if by.key else MAX_OPEN + MAX_KEPT)

@@ -49,7 +49,7 @@ class ConfigurationOperations:
                 changed = await self._apply(loaded)
                 applied = True
         except Exception as cause:
-            # The next reload must work after any content of a file: it may contain the denial that matters.
+            # Any failure must leave the next reload possible, because that one may contain an important denial.
             log.error("the configuration could not be applied", exc_info=cause)
             path = self._hub_app.config.origin.path or ""
             hint = "undo the last change of the configuration; the hub's log has the details"

@@ -71,7 +71,7 @@ class Operations:
     ) -> None:
         self._hub_app = hub_app
         self.owner = local_person(user_name())
-        """The user whose hub it is, at the control socket."""
+        """The hub's own user: the principal of every control connection."""
         self.configuration = ConfigurationOperations(hub_app, stop)
         self.console = ConsoleOperations(hub_app)
         self._approvals = ApprovalOperations(hub_app.inbox, hub_app.passphrase, rooms)
@@ -123,7 +123,7 @@ class Operations:
         try:
             given, passphrase = _read(params, operation)
             if not logged_in and getattr(given, "console", False):
-                raise Fault("ACCESS_DENIED", "only the console says that a person is in the console")
+                raise Fault("ACCESS_DENIED", "`console` may only be set by the console itself")
             if not (by.key or logged_in):
                 await check_proof(self._hub_app, by, operation, given, passphrase, peer)
             result = await operation.handler(self._families[operation.family], by, given, trace)
@@ -172,12 +172,12 @@ class Operations:
             return None  # It was deleted meanwhile.
 
     def _failed(self, operation: Operation, cause: Exception) -> Fault:
-        """The answer for an exception that no handler foresaw. Only the owner learns its text."""
+        """The answer for an unexpected exception. Only the hub's own user sees its text."""
         log.error("%s failed", operation.name, exc_info=cause)
         self._hub_app.logs.add("hub", "hub", f"{operation.name} failed: {cause!r}")
         if operation.right == OWNER and isinstance(cause, OSError | ValueError):
             return Fault("INTERNAL_ERROR", str(cause))
-        return Fault("INTERNAL_ERROR", f"the hub failed over {operation.name}", hint="see `interlock logs hub`")
+        return Fault("INTERNAL_ERROR", f"the hub failed to perform {operation.name}", hint="see `interlock logs hub`")
 
 
 def _read(params: bytes, operation: Operation) -> tuple[msgspec.Struct, str]:

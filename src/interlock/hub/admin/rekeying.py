@@ -1,7 +1,7 @@
 """Seals the values of a hub with another key, while no hub runs: all of them or none.
 
-One transaction seals the store anew; it is what counts. A new key of the home lies beside the old one until then, and
-the next start finishes, or undoes, whatever an ended process left (`finish_rekeying`).
+One transaction reseals the store, and decides whether the operation took place. Until then, a new key of the home is
+kept beside the old one. After an interruption, the next start finishes or undoes the operation (`finish_rekeying`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def rotate(config: Config, home: Path, by: Principal) -> Rekeyed:
     try:
         sealed = await _commit(config, home, by, "a new key", lambda database: _seal(database, old, new))
     except StoreError:
-        # Whether a commit that failed counts may not be known; the store knows it.
+        # A failed commit may have succeeded. Ask the store.
         with suppress(StoreError):
             finish_rekeying(config, home)
         raise
@@ -112,7 +112,7 @@ async def reseal(config: Config, home: Path, by: Principal, old: bytes) -> Rekey
     if not (SecretStore(home).opens_with(old) if known is None else known):
         raise StoreError("this is not the key that sealed the store", "nothing was changed; look for another copy")
     own = _own_key(home) if config.hub.sealing_key is None or SecretStore(home).names() else None
-    # The store comes last: ended in between, the same command with the same key continues.
+    # The store comes last, so that the same command with the same key continues after an interruption.
     secrets = 0 if own is None else SecretStore(home).reseal(old, own)
     new = sealing_secret(home, config.hub.sealing_key)
     sealed = await _commit(config, home, by, "the key that is configured", lambda database: _seal(database, old, new))
@@ -136,7 +136,7 @@ def finish_rekeying(config: Config, home: Path) -> None:
         return
     where = store_of(config, home)
     if is_missing(where):
-        # It may be away for now, sealed with the next key, which nothing else has.
+        # The store may be missing only for now, and be sealed with the next key. Keep that key.
         hint = f"put the store back; if there never was one, delete {home / FILE}{NEXT}"
         message = "the database is missing, and a `rekey` of it was interrupted"
         raise StoreError(message, hint, operator_text=str(sqlite_path(where)))

@@ -1,4 +1,4 @@
-"""Where a pruned chain begins: after the record that its newest anchor names."""
+"""Finds the beginning of a pruned chain: the record after the one that its newest anchor names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Prepares the arguments of calls for the audit log: without secrets, and bounded.
 
-Most arguments hold nothing that looks like a secret. One scan of all arguments of a batch shows that, and they are kept
-as they came. Only arguments that may hold a secret are decoded and redacted member by member.
+Most arguments contain nothing that looks like a secret. One scan over all arguments of a batch shows that, and they
+stay unchanged. Only arguments that may contain a secret are decoded and redacted member by member.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from interlock.hub.audit.redaction import RedactText, redact
 from interlock.judge.secrets import may_hold_secrets
 
 MAX_BYTES: Final = 2048
-"""Of the arguments in one entry, without the object around arguments that are none."""
+"""Bytes of the arguments in one entry, without the object that wraps arguments which are not an object."""
 _DOUBTFUL: Final = (
     rb"(?i)\\|pass|pwd|pin|otp|secret|token|bearer|cookie|credential|auth|jwt|signature|key|connection|dsn"
 )
 """A name that `names_a_secret` recognizes contains one of these words, unless an escape hides it."""
 _LIMITS: Final = ((2000, 100), (200, 50), (40, 10))
-"""Characters of a text, and members of an object, that are kept: the first pair with which everything fits."""
+"""Bounds for characters of a text and members of an object. The first pair with which the arguments fit is used."""
 
 
 def prepare(arguments: Sequence[bytes], text: RedactText) -> list[bytes]:
@@ -53,7 +53,7 @@ def redacted(value: bytes, text: RedactText) -> bytes:
 
 
 def _object(value: bytes) -> bytes:
-    """The value, in an object if it is none: a client may send anything, and readers of the log expect an object."""
+    """The value, wrapped in an object if it is not one, because readers of the log expect an object."""
     return value if not value or value.startswith(b"{") else b'{"[no object]":%b}' % value
 
 
@@ -64,7 +64,7 @@ def _is_doubtful(value: bytes) -> bool:
 
 @lru_cache(maxsize=1)
 def _doubtful() -> Callable[[bytes], object]:
-    """A matcher of values with an escape, or with a word of a secret's name: one pass for all words."""
+    """A matcher for values with an escape or a word of a secret's name, in one pass for all words."""
     import re2
 
     options = re2.Options()

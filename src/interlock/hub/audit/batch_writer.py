@@ -56,7 +56,8 @@ class BatchWriter:
         database.lock(self._chain)
         if changes:
             batch = attempt(database, self._chain, batch, changes, doubtful=retry)
-        # Entries of one batch repeat most of their texts. The cache ends with the batch: it holds texts with secrets.
+        # Entries of one batch repeat most of their texts, so cache the redaction. The cache ends with the batch,
+        # because it contains unredacted texts.
         redact_texts = cache(self._redact)
         written: list[Entry] = []
         size = PIECE_ENTRIES if in_pieces and not retry else len(batch)
@@ -95,7 +96,7 @@ class BatchWriter:
             clean = _clean(record, redact_texts)
             return clean, row_of(self._chain, clean, previous)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as cause:
-            # A value that cannot be encoded must not keep the rest from being recorded.
+            # A value that cannot be encoded must not prevent the record.
             clean = _encodable(record, cause)
             return clean, row_of(self._chain, clean, previous)
 

@@ -1,4 +1,4 @@
-"""Tells what was committed to the audit log: counts the entries, and publishes them where somebody listens."""
+"""Counts the entries that were committed to the audit log, and publishes them if somebody listens."""
 
 from __future__ import annotations
 

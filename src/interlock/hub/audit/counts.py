@@ -1,6 +1,6 @@
-"""Counts calls and their durations from the audit entries as they are committed, so that no call pays for it.
+"""Counts calls and their durations from committed audit entries, so that counting delays no call.
 
-Every label is bounded: servers and rules by number; no caller can choose a label.
+Every label is bounded: the numbers of servers and rules are limited, and no caller can choose a label.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Entries that wait to be written: finished records, and calls under way, which become records when written.
+"""Entries that wait to be written: finished records, and running calls, which become records when they are written.
 
-Most calls end before their entry leaves for the database: then intent and outcome are one entry. So a call is encoded
-as late as possible.
+Most calls end before their entry is written. Then intent and outcome are one entry, so a call is encoded as late as
+possible.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Ticket(msgspec.Struct, eq=False):
     target: Target
     trace: str
     arguments: bytes | str
-    """As the gates judged them, or their digest."""
+    """The arguments as the gates judged them, or their digest."""
     began: float
     details: Mapping[str, object] = {}
     open: bool = True
     outcome: Outcome | None = None
-    """How it ended, if it did before its entry left."""
+    """How the call ended, if it ended before its entry was written."""
     reason: str = ""
     took_us: int = 0
     judged: TargetJudgement = NOT_JUDGED
@@ -92,17 +92,17 @@ class EntryTimes:
         self._batch_began = 0.0
 
     def add(self, seq: int) -> None:
-        """A record joins the queue."""
+        """Note that a record joins the queue."""
         self._records.append((seq, perf_counter()))
 
     def take(self, batch: list[Entry]) -> None:
-        """The first entries leave the queue together."""
+        """Note that the first entries leave the queue as a batch."""
         self._batch_began, last = self._began(batch[0]), batch[-1].seq
         while self._records and self._records[0][0] <= last:
             self._records.popleft()
 
     def waited_s(self, batch: list[Entry], queue: list[Entry]) -> float:
-        """How long the oldest entry has waited: the first of the batch that left last, or else of the queue."""
+        """How long the oldest entry has waited: the first of the last batch, or else of the queue."""
         if not batch and not queue:
             return 0.0
         return perf_counter() - (self._batch_began if batch else self._began(queue[0]))

@@ -1,6 +1,6 @@
-"""The head file: a small file beside the database with the last record of a chain, so that a cut tail shows.
+"""The head file: a small file beside the database with the last record of a chain. It reveals a cut tail.
 
-The file is mapped into memory: a value written to it survives the process at once, and a power cut after each flush.
+The file is mapped into memory. A written value survives the end of the process at once, and a power cut after a flush.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_CHAIN_BYTES: Final = 200
 
 
 class ChainHead(msgspec.Struct, frozen=True):
-    """The end of a chain."""
+    """The newest state of a chain."""
 
     chain: str
     seq: int
@@ -38,7 +38,7 @@ class ChainHead(msgspec.Struct, frozen=True):
     oldest_open: int
     """Every intent before this one has its outcome."""
     issued: int
-    """The last sequence number given away; the database never confirmed those after `seq`."""
+    """The last assigned sequence number. The database has not confirmed those after `seq`."""
 
 
 class HeadDamaged(Exception):
@@ -64,7 +64,7 @@ def read_head(path: Path) -> ChainHead | None:
 
 
 def head_if_whole(path: Path) -> ChainHead | None:
-    """The head in a file; None also where it is damaged."""
+    """The head in a file; None also if it is damaged."""
     try:
         return read_head(path)
     except HeadDamaged:
@@ -100,7 +100,7 @@ class HeadFile:
         """Note that a record got this sequence number."""
 
     def move(self, seq: int, hash: bytes, oldest_open: int) -> None:
-        """Note that records up to this one are committed. The two copies take turns, so that one is always whole."""
+        """Note that records up to this one are committed. The two copies alternate, so that one is always whole."""
         _write_slot(self._page, _SLOTS[self._next_slot], seq, oldest_open, hash)
         self._next_slot ^= 1
 

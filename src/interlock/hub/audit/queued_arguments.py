@@ -1,4 +1,4 @@
-"""Which arguments wait with their entry until the audit log is written, and which leave only their hash at once."""
+"""Decides which arguments stay with their entry until it is written, and which are replaced by their hash at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_QUEUED_BYTES: Final = 1024
 MAX_SHOWN_BYTES: Final = 64 * 1024
 """Larger arguments are not shown in the audit log, so they are hashed at once."""
 MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
-"""Of the arguments over `MAX_QUEUED_BYTES` that wait. Beyond that, only their hashes do."""
+"""Bytes of all waiting arguments that are larger than `MAX_QUEUED_BYTES`. Further ones are replaced by hashes."""
 
 
 class QueuedArguments:
@@ -37,12 +37,12 @@ class QueuedArguments:
         return arguments
 
     def redactable(self, arguments: bytes) -> Any:
-        """The same for a record that has no ticket. The writer redacts them."""
+        """The arguments of a record without a ticket, or their digest. The writer redacts them."""
         if not self.shown or not arguments:
             return msgspec.UNSET
         queued = arguments if len(arguments) <= MAX_QUEUED_BYTES else self.large_or_digest(arguments)
         return msgspec.UNSET if isinstance(queued, str) else msgspec.Raw(queued)
 
     def clear(self) -> None:
-        """The queue was taken."""
+        """Reset the count, because the queue was taken."""
         self._large_bytes = 0

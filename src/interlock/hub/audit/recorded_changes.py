@@ -1,6 +1,6 @@
-"""Stored changes that are committed together with their audit records: neither ever exists without the other.
+"""Commits changes together with their audit records, so that neither exists without the other.
 
-A change gets its sequence numbers before it is tried. A change that fails leaves a record that it was not made.
+A change gets its sequence numbers before the attempt. A failed change leaves a record that it was not made.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class RecordedChange:
         self.given_up = True
 
     def outcome(self) -> list[Change]:
-        """The documents as they were committed. Raises why they were not."""
+        """The committed documents. Raises the error if the change failed."""
         if self.error is not None:
             raise self.error
         return self.done
 
     def attempt(self, database: Database, chain: str, *, doubtful: bool) -> None:
-        """Make the change, unless it was given up. Runs again if the commit may have failed."""
+        """Make the change, unless it was cancelled. It runs again if the commit may have failed."""
         self.done, self.error = [], None
         found = rows.get(database, chain, self.first) if doubtful else None
         if found is not None:
-            # It was committed, and the connection broke before the hub learned of it.
+            # An earlier attempt was committed, but the connection broke before the hub learned of it.
             written = record_of(found.body)
             if written.event == NOT_DONE:
                 self.error = StoreError(written.reason)

@@ -1,8 +1,8 @@
-"""Records what happens without making the caller wait: entries gather and are committed together off the loop.
+"""Records audit entries without delaying callers: entries gather in a queue and are committed together off the loop.
 
-An intent reserves space for its outcome, so only a new call can be refused for a full queue, never the end of one.
-While the database is slow, calls wait for their commits; while entries cannot be written, the recorder refuses new
-calls. `states.py` holds the table of its states.
+An intent reserves space for its outcome, so a full queue refuses only new calls, never the end of one. While the
+database is slow, calls wait for their commits. While entries cannot be written, the recorder refuses new calls.
+`states.py` has the table of its states.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from interlock.wire.transitions import next_state
 WINDOW_S: Final = 0.05
 """How long an entry waits for others."""
 HOLD_S: Final = 0.1
-"""How long an intent, and every entry behind it, waits for its outcome, so that the two become one entry."""
+"""How long an intent waits for its outcome, so that both become one entry. Later entries wait with it."""
 FLUSH_AT: Final = 256
-"""So many entries wait no longer."""
+"""A queue of this length is written at once."""
 MAX_BATCH: Final = 4096
 MAX_WAITING: Final = 65_536
-"""Entries that wait to be written, with the outcomes that calls under way have reserved."""
+"""Entries that wait to be written, including the outcomes that running calls have reserved."""
 _RETRY_S: Final = (0.1, 0.5, 2.0)
 
 OnCommitted = Callable[[StoreError | None], None]
@@ -113,11 +113,11 @@ class Recorder:
         limit: int = MAX_WAITING,
         publisher: CommitPublisher | None = None,
     ) -> Recorder:
-        """Continue a chain: find and record what the last run lost or left without an outcome.
+        """Continue a chain. Records lost entries of the last run, and its calls without an outcome.
 
         Raises StoreError if that cannot be written: the hub does not start without its audit log.
         """
-        # The old head stays until what it shows is recorded: killed in between, the next start sees the same.
+        # Keep the old head until its findings are recorded, so that a hub killed in between finds them again.
         resumed, seq, hash_ = await store.commit(partial(open_chain, chain, head_file))
         head = ChainHead(chain, seq, hash_, seq + 1, seq)
         file = await asyncio.to_thread(HeadFile, head_file, head)
@@ -132,8 +132,10 @@ class Recorder:
         committed: OnCommitted | None = None,
         judged: TargetJudgement = NOT_JUDGED,
     ) -> Ticket:
-        """Record that a call is about to be sent. Raises Fault if it must not be, CommitSlow if it needs `committed`:
-        then it is sent after `committed(None)`, and refused after `committed(error)`, which the recorder records."""
+        """Record that a call is about to be sent. Raises Fault if it must not be sent, CommitSlow without `committed`.
+
+        With `committed`, the call is sent after `committed(None)`, and refused and recorded after `committed(error)`.
+        """
         queue, pending = self._queue, self._pending
         if self.write_error is not None or len(queue) + len(pending) >= self._capacity:
             stopped = self.stopped
@@ -154,7 +156,7 @@ class Recorder:
     def outcome(
         self, ticket: Ticket, outcome: Outcome, reason: str = "", details: Mapping[str, object] | None = None
     ) -> None:
-        """Record how a call ended, once; in the entry of its intent, if that is still in the queue."""
+        """Record once how a call ended: in the entry of its intent, if that is still in the queue."""
         if not ticket.open:
             return
         seq, ticket.open = ticket.seq, False
@@ -178,7 +180,7 @@ class Recorder:
         self.add(replace(record, gate=gate, arguments=digest(arguments), redacted_arguments=redactable))
 
     def add(self, record: Record) -> None:
-        """Number and queue the record of anything else. If the queue is full, count it: the count is recorded later."""
+        """Number and queue any other record. If the queue is full, it is counted, and the count is recorded later."""
         if self._used() >= self._limit:
             self._unrecorded += 1
             return
@@ -192,7 +194,7 @@ class Recorder:
         self._arguments.show(shown)
 
     async def commit(self, changes: Changes, records: Sequence[object]) -> list[Change]:
-        """Commit changes and their records as one. Raises StoreError if neither was committed, as far as is known."""
+        """Commit changes and their records together. Raises StoreError if, as far as known, neither was committed."""
         if self.write_error is not None or self._used() + len(records) > self._limit:
             raise not_recorded(self.write_error)
         change = RecordedChange(changes, self._seq + 1)
@@ -224,11 +226,11 @@ class Recorder:
 
     @property
     def lag_s(self) -> float:
-        """How long the oldest of them has waited."""
+        """How long the oldest waiting entry has waited."""
         return self._times.waited_s(self._batch, self._queue)
 
     async def flushed(self) -> None:
-        """Wait until everything recorded so far is committed. Raises StoreError if the first try failed."""
+        """Wait until all entries recorded so far are committed. Raises StoreError if the first attempt failed."""
         if self._queue or self._batch:
             waiter = self._loop.create_future()
             self._flush_waiters.append((self._seq, waiter))
@@ -236,7 +238,7 @@ class Recorder:
             await waiter
 
     async def close(self) -> None:
-        """Commit everything, and a last entry that shows that none is missing."""
+        """Commit all entries, and a last one that shows that none is missing."""
         self._put(Record(self._next(), time_ns() // 1000, CLOSED))
         try:
             await self.flushed()
@@ -249,7 +251,7 @@ class Recorder:
         return len(self._queue) + len(self._batch) + len(self._pending) + len(self._open_intents)
 
     def _update_capacity(self) -> None:
-        """How many intents the queue takes, each with space for its outcome; none while calls wait for commits."""
+        """Compute how many intents the queue accepts, with space for their outcomes; 0 while calls wait for commits."""
         self._space = self._limit - 1 - len(self._batch) - len(self._open_intents)
         self._capacity = 0 if self._deadline.late else self._space
 
@@ -267,11 +269,11 @@ class Recorder:
         self._state = next_state(TRANSITIONS, self._state, event, "a recorder")
 
     def _schedule(self) -> None:
-        """See to it that the queue is sent, unless a batch is at the database or has failed."""
+        """Schedule the next batch, unless one is at the database or has failed."""
         if self._state not in (RecorderState.IDLE, RecorderState.GATHERING):
             return
         if self.strict_calls or len(self._queue) >= FLUSH_AT:
-            # At the next turn of the loop, so that all entries of this turn share the commit.
+            # In the next turn of the loop, so that all entries of this turn share the commit.
             self._step(RecorderEvent.HURRY)
             self._cancel_timer()
             self._timer = self._loop.call_soon(self._flush)
@@ -298,7 +300,7 @@ class Recorder:
             return
         self._step(RecorderEvent.SEND)
         self._deadline.start(self.lag_s)
-        # Fewer entries than `FLUSH_AT` come from few callers. Each of these would wait for the whole batch.
+        # Fewer entries than `FLUSH_AT` come from few callers, each of which would wait for the whole batch.
         in_pieces = len(self._batch) < FLUSH_AT and not self.strict_calls and not self._flush_waiters
         try:
             write = partial(self._writer.write, self._batch, self._hash, self._changes, retry, in_pieces)
@@ -307,7 +309,7 @@ class Recorder:
             self._on_failure(error)
 
     def _take_batch(self) -> bool:
-        """Move entries from the queue into a batch: all before the first call that may still end soon."""
+        """Move entries from the queue into a batch, up to the first call that may still end soon."""
         queue, pending = self._queue, self._pending
         oldest = next(iter(pending.values()), None)
         end = min(len(queue), MAX_BATCH)
@@ -347,7 +349,7 @@ class Recorder:
         self._update_capacity()
         self._head.move(last, self._hash, next(iter(self._open_intents), last + 1))
         self._head.sync_soon()
-        # In-memory copies follow the commit before anyone continues.
+        # Update the in-memory copies before any waiting caller continues.
         changes = (self._changes.pop(entry.seq) for entry in batch if entry.seq in self._changes)
         for change in dict.fromkeys(changes) if self._changes else ():
             if change.error is None:

@@ -16,7 +16,7 @@ MAX_TEXT: Final = 2000
 MAX_MEMBERS: Final = 100
 MAX_DEPTH: Final = 8
 _MAX_WORD: Final = 200
-"""Characters of each item of a list that are judged together with the others."""
+"""Characters of each list item that are searched for secrets together with the other items."""
 
 
 def unredacted(text: str) -> str:
@@ -58,7 +58,7 @@ def redact(
 
 
 def redact_text(value: str, text: RedactText = unredacted, max_text: int = MAX_TEXT) -> str:
-    """A text without secrets, then cut to a bounded length: the redactor would not find half a secret."""
+    """A text without secrets, cut to a bounded length after redaction, because half a secret would not be found."""
     kept = text(value[: 4 * MAX_TEXT])
     if len(kept) <= max_text and len(value) <= 4 * MAX_TEXT:
         return kept
@@ -66,12 +66,12 @@ def redact_text(value: str, text: RedactText = unredacted, max_text: int = MAX_T
 
 
 def _without_passwords(items: Sequence[object], text: RedactText) -> Sequence[object]:
-    """Judge the words of a command together: a password is known by its program and its flag."""
+    """Redact the words of a command together, because a password is recognized by its program and its flag."""
     words = [item[:_MAX_WORD].replace("\f", " ") if isinstance(item, str) else "" for item in items]
     if not any(word.startswith("-") for word in words):
         return items
     judged = text("\f".join(words)).split("\f")
-    if len(judged) != len(words):  # a secret of several words, which is found in each of them
+    if len(judged) != len(words):  # A secret spans several words, so redact each word.
         return items
     return [
         item if word == found else found if word == item else _hidden(item)

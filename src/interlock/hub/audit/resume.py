@@ -1,4 +1,4 @@
-"""Finds what the last run of a chain left behind: lost entries, a cut tail, calls whose end is not known."""
+"""Finds the traces of an unclean end of the last run: lost entries, a cut tail, and calls with an unknown outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Resumed(msgspec.Struct, frozen=True):
     """Where to continue, and what to record first."""
 
     seq: int
-    """The last sequence number given away."""
+    """The last assigned sequence number."""
     hash: bytes
     """The hash of the last stored record."""
     entries: tuple[Record, ...]
@@ -25,9 +25,9 @@ class Resumed(msgspec.Struct, frozen=True):
     lost: int = 0
     """Entries that were never written."""
     cut: int = 0
-    """Entries that were written and are gone."""
+    """Entries that were written but are missing now."""
     unfinished: int = 0
-    """Calls whose end is not known."""
+    """Calls with an unknown outcome."""
     tampering: str = ""
     """Evidence that somebody changed the audit log or its head file while no hub ran; empty if there is none."""
 
@@ -60,7 +60,7 @@ def resume(chain: str, head_file: Path, database: Database) -> Resumed:
         hole: dict[str, object] = {"from": have + 1, "to": issued} if issued > have else {}
         facts = {"lost": lost, "cut": cut, "head_differs_at": differs, "head": damage}
         details = {**hole, **{name: value for name, value in facts.items() if value}}
-        # Directly after the hole: `verify` looks for it there.
+        # Directly after the gap, because `verify` looks for it there.
         entries = [Record(0, 0, GAP, details=details), opened]
     unfinished = [_unknown(intent) for intent in _open_intents(chain, head, have, database)]
     tampering = _tampering(cut, differs, damage)

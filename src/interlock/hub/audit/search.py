@@ -1,6 +1,6 @@
-"""Reads the audit log: the newest records, those that match a search, one with its trace, all as JSON lines.
+"""Reads the audit log: the newest records, a search, one record with its trace, or all as JSON lines.
 
-These functions run on a reading connection, in the hub's process or without a hub.
+These functions use a reading connection, in the hub's process or without a hub.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from interlock.store.records import RecordRow, Search
 
 MAX_RESULTS: Final = 10_000
 MAX_SCANNED: Final = 50_000
-"""Records that one part of a search looks at, about 15 ms of work. A filter that matches nothing ends there."""
+"""Records that one part of a search examines, which takes about 15 ms. A search without matches stops there."""
 
 
 class FoundEntry(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Records servers' own audit events as claims, apart from what the hub saw itself.
+"""Records audit events that servers send, as claims, separate from the hub's own records.
 
 Size and rate are limited: a server cannot fill the audit log.
 """
@@ -21,7 +21,7 @@ from interlock.wire.json_values import JSON_ERRORS
 
 MAX_BYTES: Final = 16 * 1024
 RATE: Final = Rate(per_minute=600, per_hour=6000)
-"""Of one server."""
+"""The rate of recorded claims of one server."""
 
 
 class ServerClaims:

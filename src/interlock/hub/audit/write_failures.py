@@ -1,4 +1,4 @@
-"""The hub's reaction when the audit log cannot be written, or not in time."""
+"""Deadlines and errors for an audit log that cannot be written in time, or at all."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from interlock.store import Conflict, NotRecorded, StoreBusy, StoreError
 from interlock.wire.errors import Fault
 
 MAX_UNWRITTEN_S: Final = 1.0
-"""While the oldest entry waits longer than this, a call is sent after its own intent is committed. So a sudden end of
-the hub costs the entries of that time at most."""
+"""While the oldest entry has waited longer than this, calls wait until their own intents are committed. So a sudden end
+of the hub loses at most the entries of that time."""
 MAX_WAIT_S: Final = 10.0
-"""After so much longer the hub refuses new calls, and does not let them wait."""
+"""After this additional time the hub refuses new calls instead of letting them wait."""
 GRACE_S: Final = 0.05
 LOADED: Final = "check the load of the machine, its disk, and which other program has the database open"
 
@@ -40,13 +40,13 @@ class CommitDeadline:
         self._ends = 0.0
 
     def start(self, waited_s: float) -> None:
-        """A batch leaves for the database whose oldest entry has waited so long already."""
+        """Start the deadline of a batch whose oldest entry has already waited `waited_s`."""
         if self._timer is None:
-            # However long the entry has waited, the database has had no time so far to commit it.
+            # The database gets its time from now on, however long the entry has waited before.
             self._wait_until(monotonic() + max(0.0, MAX_UNWRITTEN_S - waited_s))
 
     def stop(self) -> None:
-        """The database has answered."""
+        """Stop, because the database has answered."""
         self.late = False
         if self._timer is not None:
             self._timer.cancel()
@@ -57,10 +57,10 @@ class CommitDeadline:
         self._timer = self._loop.call_later(max(0.0, ends - monotonic()), self._check)
 
     def _check(self) -> None:
-        if self._ends > monotonic():  # the loop's clock is not this one
+        if self._ends > monotonic():  # The loop has a different clock.
             self._wait_until(self._ends)
         else:
-            # A loop that was held up finds the timer and the database's answer together: the answer goes first.
+            # After a stall, the timer and the database's answer are due together. Let the answer run first.
             self._timer = self._loop.call_later(GRACE_S, self._report)
 
     def _report(self) -> None:
@@ -75,7 +75,7 @@ class CommitDeadline:
 
 
 def explained(error: StoreError, chain: str) -> StoreError:
-    """Why a batch was not committed. A sequence number that exists already was given by another hub."""
+    """Why a batch was not committed. A duplicate sequence number means that another hub writes the same chain."""
     if not isinstance(error, Conflict):
         return error
     return StoreError(

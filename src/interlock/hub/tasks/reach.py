@@ -34,7 +34,7 @@ class ToolsByName:
         known = self._indexed.get(server)
         if known is None or known[0] is not offer:
             current = {each: kept for each, kept in self._indexed.items() if self._catalog.offer(each) is kept[0]}
-            # Of two tools with one name, the first is found.
+            # If two tools have the same name, use the first.
             known = (offer, {tool.name: tool for tool in reversed(offer.tools.values())})
             self._indexed = {**current, server: known}
         return known[1].get(name)

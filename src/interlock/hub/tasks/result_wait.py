@@ -77,7 +77,7 @@ class ResultWait:
             owner.open.discard(self)
             if owner.waits.get(self._task.upstream_id) is self:
                 del owner.waits[self._task.upstream_id]
-        # Whoever stops waiting for the answer has cancelled it.
+        # A client that stops waiting for the answer has cancelled it.
         if self._handle is not None and (not self.answer.done() or self.answer.cancelled()):
             self._route.connection.cancel(self._handle, reason)
 

@@ -19,7 +19,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
 MAX_UNSENT: Final = 16
-"""Of one task. The newest state is what counts."""
+"""Unsent notifications of one task. Only the newest state matters."""
 
 Notify = Callable[[str, bytes], None]
 """Takes a notification's method and params."""

@@ -368,7 +368,7 @@ class Tracker:
             self.queries.leave(task, live)
             self._forget(task.id)
         for id_ in [id_ for id_ in self.running if self.running[id_].ticket is None and self.ledger.at_id(id_) is None]:
-            # Another node deleted it.
+            # Another node deleted the task.
             self.queries.forget(id_)
             self._forget(id_)
         if expired:

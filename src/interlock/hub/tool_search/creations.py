@@ -1,8 +1,8 @@
 """Tools that an agent writes because none fits its need (MGP, Autonomous Tool Generation: status `creating`).
 
-The operator allows it for each agent (`create_tools`). The code passes code safety at `strict` and runs contained. No
-tool is created where nothing can contain it. Open requests are in the store: every node takes the tool of one, and one
-request makes at most one tool.
+The operator allows it for each agent (`create_tools`). The code must pass code safety at `strict`, and runs contained.
+Without containment, no tool is created. Open requests are in the store, so that every node can accept the tool of a
+request. A request creates at most one tool.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Creations:
         return found.value
 
     async def _reopen(self, taken: OpenCreation) -> None:
-        """Let the agent correct a source that was refused, some times."""
+        """Let the agent correct a refused source, up to `MAX_ATTEMPTS` times."""
         if taken.attempts + 1 < MAX_ATTEMPTS:
             async with self._store().transaction() as change:
                 change.insert(CREATIONS, msgspec.structs.replace(taken, attempts=taken.attempts + 1))

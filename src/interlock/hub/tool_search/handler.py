@@ -143,4 +143,4 @@ async def _known_faults(work: Coroutine[None, None, dict[str, object]]) -> dict[
         raise Fault("INVALID_PARAMS", str(cause)) from None
     except Exception as cause:
         asyncio.get_running_loop().call_exception_handler({"message": "in a tool of the hub", "exception": cause})
-        raise Fault("INTERNAL_ERROR", "the hub failed over this request") from None
+        raise Fault("INTERNAL_ERROR", "the hub failed to answer this request; its log has the details") from None

@@ -54,7 +54,7 @@ def merged(
             continue
         length += len(raw)
         if max_tokens is not None and used + least > max_tokens:
-            left_out.append(server)  # However it is counted. Most servers end here where there are very many.
+            left_out.append(server)  # Even the lower bound exceeds the budget. With many servers, most end here.
             continue
         cost = 0
         if max_tokens is not None:

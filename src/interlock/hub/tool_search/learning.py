@@ -1,7 +1,7 @@
 """Learns from the audit log which found tools were called and succeeded, for each principal by itself.
 
-The one rule: no call does anything for it. The hub reads the calls from the audit log, in the background, at the next
-search. The result stays in this hub's store, as the terms of queries and the names of tools, and can be forgotten.
+Rule: learning costs a call nothing. The hub reads calls from the audit log, in the background, at the next search. It
+stores only the terms of queries and the names of tools, and can forget them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from interlock.store.errors import StoreDamaged, StoreError
 from interlock.store.records import Search
 
 MAX_OPEN: Final = 64
-"""Searches of one principal that wait for what it calls after them; its oldest go first."""
+"""Searches of one principal that wait for calls of the found tools. The oldest are dropped first."""
 MAX_OPEN_IN_ALL: Final = 512
 WITHIN_US: Final = 600_000_000
 """How long after a search a call counts as its outcome."""
 MAX_CALLS: Final = 200
 """Calls of one caller that are read at a time."""
 LOADED_WITHIN_S: Final = 1.0
-"""How long the first searches wait for what was learned before the hub started."""
+"""How long the first searches wait until stored uses are loaded."""
 
 
 class LearnedUses(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Learning:
         self.usage = ToolUsage()
 
     def found(self, owner: str, terms: Sequence[str], tools: Iterable[Identity]) -> None:
-        """A principal was shown tools for a query of these terms. The hub learns later which of them it calls."""
+        """Note the tools that a search with these terms returned. The hub learns later which of them were called."""
         if not terms:
             return
         searches = self._open.setdefault(owner, {})
@@ -79,12 +79,12 @@ class Learning:
             self._close(loser, next(iter(self._open[loser])))
 
     def look(self) -> None:
-        """Read in the background what came of earlier searches."""
+        """Read the outcomes of earlier searches in the background."""
         if self._working is None or self._working.done():
             self._working = asyncio.ensure_future(self._learn())
 
     async def ready(self) -> None:
-        """Wait a moment for what was learned before the hub started, and read in the background what came since."""
+        """Wait a moment until stored uses are loaded, and read newer outcomes in the background."""
         self.look()
         if self._loaded.is_set() or self._working is None:
             return
@@ -115,7 +115,7 @@ class Learning:
         return sum(len(document.value.uses) for document in stored)
 
     async def close(self) -> None:
-        """Learn no more."""
+        """Stop learning."""
         if self._working is not None:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
@@ -132,8 +132,7 @@ class Learning:
                 self._log("hub", f"what was learned from use cannot be kept: {cause.for_operators}")
 
     async def _stored(self) -> list[Document[LearnedUses]]:
-        """All that was learned. A damaged row teaches nothing, and stays for the operator to see: it does not keep
-        others from being read."""
+        """All stored uses. A damaged row is skipped and kept, so that the operator can see it."""
         store = self._store()
         try:
             return await store.find(LEARNED)
@@ -172,7 +171,7 @@ class Learning:
                     change.delete(LEARNED, owner)
 
     async def _read_outcomes(self) -> set[str]:
-        """The principals whose uses changed. A search waits until a tool it found was called, or its time is over."""
+        """Match calls to searches. Returns the principals whose uses changed. Expired searches are dropped."""
         changed: set[str] = set()
         for owner, searches in [(owner, dict(searches)) for owner, searches in self._open.items()]:
             kind, _, actor = owner.partition(":")

@@ -38,7 +38,7 @@ COVERS_SHORT: Final = 0.5
 """Below this, a tool does not meet a need of few words."""
 FEW_TERMS: Final = 4
 RANKED: Final = 10
-"""The first tools for a need, of which it is measured how much of it they meet."""
+"""The first tools for a need, whose coverage of the need is measured."""
 NOTHING_FITS: Final = "no tool that you may call fits"
 PERHAPS: Final = "the tools loaded for it may not fit: read them first"
 Find = Callable[[Caller, Identity], Tool | None]
@@ -153,7 +153,7 @@ class Needs:
             need = await split_in_thread(query)
             meets = await self._search.find(allowed, need, "hybrid", 100, filters, caller.owner, covers=RANKED)
             least = COVERS_SHORT if len(need.whole.terms) <= FEW_TERMS else 0.0
-            # Only the first hits have a coverage, and what they do not meet those behind them do not either.
+            # Only the first hits have a coverage. If they do not cover the need, later hits do not either.
             fits = {hit.entry.identity for hit in meets.hits if hit.score >= FITS and (hit.coverage or 0.0) >= least}
             sure = {hit.entry.identity for hit in meets.hits if (hit.coverage or 0) >= COVERS}
             found = meets

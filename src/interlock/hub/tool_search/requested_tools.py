@@ -1,5 +1,4 @@
-"""Tools that callers requested and wait for: loaded once they are there, and their callers notified of that or of a
-refusal."""
+"""Tools that callers requested and wait for. Once a tool is available or refused, its caller is notified."""
 
 from __future__ import annotations
 

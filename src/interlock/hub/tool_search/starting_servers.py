@@ -86,7 +86,7 @@ class StartingServers:
         return [each for each in unknown if self._access.reaches(scope.principal, each.id)]
 
     async def ask(self, scope: ListScope) -> None:
-        """Ask those servers, and wait a moment for their answers. Clients are notified of later ones."""
+        """Ask these servers, and wait a moment for their answers. Clients are notified of later answers."""
         asking = [asyncio.ensure_future(each.audience_lists.ask(_declared(scope))) for each in self.unasked(scope)]
         if asking:
             await asyncio.wait(asking, timeout=FOR_SOME_S)
