@@ -9,7 +9,7 @@ def main() -> None:
 
     try:
         sys.exit(_code())
-    except KeyboardInterrupt:  # before a command ran
+    except KeyboardInterrupt:  # The interrupt came before a command ran.
         sys.exit(130)
 
 

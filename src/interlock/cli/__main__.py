@@ -1,4 +1,4 @@
-"""`python -m interlock.cli`: how the terminal starts a hub beside itself."""
+"""`python -m interlock.cli`: the command with which the terminal starts a hub in the background."""
 
 from __future__ import annotations
 

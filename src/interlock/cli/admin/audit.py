@@ -212,7 +212,7 @@ def _follow(lines: int, as_json: bool) -> None:
             found = link.ask("hub/audit.search", {"most": most})["entries"]
             new = [entry for entry in found if _is_new(entry, printed, began)]
             if began is not None and len(new) == most < MAX_FOLLOWED:
-                most = min(10 * most, MAX_FOLLOWED)  # More were written meanwhile than this page holds.
+                most = min(10 * most, MAX_FOLLOWED)  # More entries were written meanwhile than one page has.
                 continue
             for entry in new:
                 printed[entry["chain"]] = max(entry["seq"], printed.get(entry["chain"], 0))
@@ -229,7 +229,7 @@ def _follow(lines: int, as_json: bool) -> None:
 
 
 def _is_new(entry: Json, printed: dict[str, int], began: int | None) -> bool:
-    """Whether the entry was written since. One of a chain that the first page did not have may be old."""
+    """Whether the entry was written since the start. An entry of a chain that the first page lacked may be old."""
     last = printed.get(entry["chain"])
     if last is None:
         return began is None or bool(entry["record"]["at"] >= began)
@@ -247,7 +247,7 @@ def _row(entry: Json) -> tuple[str, ...]:
     at = datetime.fromtimestamp(record["at"] / 1_000_000).strftime("%m-%d %H:%M:%S")
     result, event = entry["result"], record["event"]
     named = filter(None, (record.get("server", ""), record.get("name", "")))
-    # An operation is no tool of the server that it was about.
+    # An operation on a server is not a tool of it.
     target = (" " if event == f"{_OURS}operation" else "__").join(named)
     shown = coloured(result, _COLOURS.get(result, "red")) if result != "RECORDED" else plain(event.removeprefix(_OURS))
     if entry.get("problem"):

@@ -24,7 +24,7 @@ from interlock.cli.terminal.show import as_dict
 from interlock.hub.handlers.claude_channel import CAPABILITY, METHOD
 
 LIMIT_S: Final = 20.0
-"""How long the whole check may take: the process starts, and a hub may be busy."""
+"""The time limit of the whole check, including the start of a process."""
 END_S: Final = 5.0
 CLIENT: Final = "interlock-connect"
 HINT: Final = "see `interlock logs hub`, then run this command again"
@@ -44,7 +44,7 @@ def check_channel(link: HubLink, agent: str, entry: Mapping[str, Any]) -> dict[s
         }
         offered = as_dict(client.ask("initialize", opening).get("capabilities"))
         client.tell("notifications/initialized")
-        client.ask("ping", {})  # the hub has read everything before it
+        client.ask("ping", {})  # After the answer, the hub has read all earlier messages.
         rows = link.ask("hub/sessions.list", {"agent": agent}, timeout=client.left_s).get("sessions") or []
         own = next((row for row in rows if (row.get("client"), row.get("version")) == (CLIENT, mark)), None)
         if own is None:
@@ -145,7 +145,7 @@ class _Stdio:
             return {}
 
     def _ended(self) -> CommandFailure:
-        """The process has ended. Its own words say why."""
+        """The failure for a process that has ended, with its last output."""
         try:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:

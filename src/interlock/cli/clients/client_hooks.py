@@ -15,13 +15,13 @@ from interlock.cli.terminal.show import as_dict
 
 HOOKS = "hooks"
 EVENTS = ("UserPromptSubmit", "Stop")
-"""A prompt was sent; an answer was given."""
+"""The hook events of Claude Code: a prompt was sent, and an answer was given."""
 OURS = ("hook", "claude-code")
-"""How our command ends. Before it stands our program, or a Python with our module."""
+"""The last words of the hook's command. Before them is `interlock`, or a Python with its module."""
 TIMEOUT_S = 10
-"""After this time Claude Code ends a hook: 4.5 s for a hub that hangs, and the start of a process on a busy machine."""
+"""The hook's timeout in Claude Code: 4.5 s for a slow hub, and time to start a process on a busy machine."""
 CHANNEL = "claude --dangerously-load-development-channels server:interlock"
-"""Starts a session that a wake also reaches between prompts."""
+"""The command for a session that wakes also reach between prompts."""
 
 
 def settings_file() -> AgentClient:
@@ -97,7 +97,7 @@ def _commands(group: object) -> list[Any]:
 
 
 def _is_ours(entry: object) -> bool:
-    """Whether a command is one that `with_hook` wrote, also by another installation: a user's own is none of them."""
+    """Whether `with_hook` wrote a command, possibly of another installation. A user's own command never matches."""
     try:
         words = shlex.split(str(as_dict(entry).get("command", "")), posix=sys.platform != "win32")
     except ValueError:

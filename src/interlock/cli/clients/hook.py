@@ -1,8 +1,8 @@
 """`interlock hook`: Claude Code runs it when its user sends a prompt and when it has answered.
 
-With a prompt it prints the context that servers add and the events that wait. After an answer it tells the hub, and
-prints nothing: a hook that prints a decision could make Claude Code go on for ever. It fails open: without a hub, or
-when the time is up, Claude Code goes on as if there were no hook.
+With a prompt, it prints the context that servers add and the events that wait. After an answer, it tells the hub and
+prints nothing: a printed decision could make Claude Code continue for ever. It fails open: without a hub, or when the
+time is up, Claude Code continues as without a hook.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from interlock.cli.control.hub_link import HubLink
 
 PROMPT = "UserPromptSubmit"
-"""Only with a prompt are events handed out: with any other input nobody would show them to the model."""
+"""Events are handed out only with a prompt. With other inputs, the model would not see them."""
 REACH_S = 0.05
-"""How long Claude Code waits for a hub to greet, and a Stop hook for the hub's receipt."""
+"""How long the hook waits for the hub's greeting, and after an answer for the hub's receipt."""
 CONTEXT_S = 2.0
 """How long a prompt waits for the context of servers, once a hub greeted."""
 ANSWER_S = 2.5
-"""How long it waits for the events: those are handed out once."""
+"""How long a prompt waits for events. It is longer, because events are handed out only once."""
 MAX_EVENTS = 5
 MAX_CHARS = 9_000
 """Claude Code shows its model up to 10,000 characters of a hook's context."""
@@ -59,7 +59,7 @@ def hook(name: str) -> None:
 
 
 def _input() -> dict[str, Any]:
-    """The JSON that Claude Code writes; empty at a terminal, and for anything else."""
+    """The JSON that Claude Code writes; empty at a terminal, and for any other input."""
     try:
         if sys.stdin.isatty():
             return {}
@@ -69,7 +69,7 @@ def _input() -> dict[str, Any]:
 
 
 def _link(name: str) -> HubLink | None:
-    """A connection as this client; None where it is not connected. Raises CommandFailure, OSError and ValueError."""
+    """A connection with this client's key; None if it has none. Raises CommandFailure, OSError and ValueError."""
     from interlock.cli.clients.clients import client
     from interlock.cli.clients.connect import existing_entry
     from interlock.cli.control.hub_link import HubLink
@@ -85,7 +85,7 @@ def _link(name: str) -> HubLink | None:
 
 
 def _context(name: str, event: dict[str, Any]) -> str:
-    """The text that stands beside a prompt; empty if there is none, or no hub answers."""
+    """The context for a prompt; empty if there is none, or no hub answers."""
     try:
         link = _link(name)
     except (CommandFailure, OSError, ValueError):
@@ -119,7 +119,7 @@ def _events(link: HubLink) -> str:
     try:
         answer = link.ask("tools/call", _READ, timeout=ANSWER_S)
     except HubError:
-        return ""  # nothing is enabled for this client, or its rate is used up
+        return ""  # No feature set is on for this client, or its rate is used up.
     except (CommandFailure, OSError, ValueError):
         # The hub may have handed out events that did not arrive in time.
         return f"[Events may wait: the hub did not answer in time. If this matters, {READ_AGAIN}.]"
@@ -145,9 +145,9 @@ _READ: dict[str, Any] = {"name": "read_events", "arguments": {"max_events": MAX_
 
 
 def _tell(name: str, event: dict[str, Any]) -> None:
-    """Tell the hub of an answer. It has the message when it was written, so its receipt is waited for but shortly."""
+    """Tell the hub of an answer. A written message arrives, so the hook waits for the receipt only for a moment."""
     if event.get("stop_hook_active"):
-        return  # another Stop hook made Claude Code go on: it was told of this turn before
+        return  # Another Stop hook made Claude Code continue. The hub knows this turn already.
     conversation = event.get("session_id")
     last = _last_answer(event.get("transcript_path"))
     text = event.get("last_assistant_message") or last.pop("text", "")

@@ -1,6 +1,6 @@
-"""Lines that the relay passes on, and the messages in them: one, or those of a batch (2025-03-26).
+"""Lines that the relay forwards, and the messages in them: one, or those of a batch (2025-03-26).
 
-A line that holds no message is passed on too: the hub answers it.
+A line without a valid message is forwarded, too, and the hub answers it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from interlock.wire.messages import Id, is_batch
 
 CHUNK: Final = 65_536
 MAX_LINE_BYTES: Final = 32 * 1024 * 1024
-"""A longer line is passed on in pieces, unread, unless the hub takes messages of such a size: the hub refuses it."""
+"""A longer line is forwarded in pieces without reading it, unless the hub accepts messages of that size."""
 _LISTS: Final = ("tools", "prompts", "resources")
 
 

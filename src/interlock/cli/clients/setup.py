@@ -113,7 +113,7 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool,
 
 
 def _say_stopped(path: Path, added: list[str], changed: list[str]) -> None:
-    """Say how far `setup` came before it failed, and how to go on or back."""
+    """Say what `setup` did before it failed, and how to continue or undo it."""
     done = (
         [f"{', '.join(added)} is in {path}" if len(added) == 1 else f"{', '.join(added)} are in {path}"]
         if added
@@ -207,7 +207,7 @@ def _choose(
         chosen = _ask(found) if found else []
     open_clients = [one for one in present if existing_entry(one) is None or _imported_from(one, chosen)]
     if yes:
-        # Without a person's word, a client that keeps all of its servers does not get the hub beside them.
+        # With --yes, a client that keeps all of its servers does not get the hub in addition.
         has_none = [one for one in open_clients if not _imported_from(one, found)]
         return chosen, [one for one in open_clients if one in has_none or _imported_from(one, chosen)]
     if not open_clients:

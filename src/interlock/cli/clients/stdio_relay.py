@@ -1,9 +1,8 @@
 """Relays messages between a client's pipes and the hub, and outlives the hub.
 
-When the hub goes, the relay answers the client's open requests with an error, and withdraws those of the hub. The
-outcome of a request that may have had an effect is unknown then, so the relay does not ask for it again. When a hub is
-back, the relay repeats the client's `initialize`, its subscriptions and its log level there, and tells the client that
-the lists have changed.
+When the hub stops, the relay answers the client's open requests with an error, and cancels those of the hub. A request
+that may have had an effect has an unknown outcome, so the relay does not repeat it. When a hub is back, the relay sends
+it the client's `initialize`, subscriptions and log level, and tells the client that the lists have changed.
 A hub is started only when the client has something to send: the first with the user's own configuration, a later one
 as the last one was started, and not before the operator had time to start it.
 """
@@ -126,12 +125,12 @@ class Relay:
             self._introduce(sock)
             with self._changed:
                 self._sock = sock
-                # Not before: a hub that closes at once leaves the client waiting.
+                # Only now: a hub that closes at once must leave the client's message waiting.
                 self._wanted = False
                 self._failure = None
                 self._changed.notify_all()
                 ended = self._ended
-            if ended:  # before there was a connection that could be closed
+            if ended:  # The client ended before there was a connection to close.
                 sock.shutdown(socket.SHUT_WR)
                 sock.settimeout(FINAL_ANSWERS_S)
             for lines in read_lines(sock.recv, early, self._limit):
@@ -194,7 +193,7 @@ class Relay:
     def _fail(
         self, id: Id | float, message: str = "the hub stopped before it answered; send the request again"
     ) -> None:
-        """Answer a request that had no effect: it never reached the hub, or it only reads."""
+        """Answer a request that had no effect, because it never reached the hub or only reads."""
         self._write_error(id, message, "lifecycle", "SERVER_DISCONNECTED", retryable=True)
 
     def _write_error(self, id: Id | float, message: str, domain: str, name: str, *, retryable: bool) -> None:

@@ -115,7 +115,7 @@ class HubLink:
             raise CommandRefused(error.message, error.hint) from error
         except ConnectionLost as error:
             sock.close()
-            raise NoHub from error  # it is stopping, or has crashed
+            raise NoHub from error  # The hub is stopping, or has crashed.
         except BaseException:
             sock.close()
             raise
@@ -237,7 +237,7 @@ def _connect_loopback(info: Path, timeout: float) -> tuple[socket.socket, str | 
 
 
 def _peer() -> dict[str, Any]:
-    """Whose command this is: the hub gives some operations to a person alone."""
+    """The description of this command for the hub, which reserves some operations for a person."""
     from interlock.cli.control.agent_environment import agent_of
 
     return {"terminal": is_attended(), "agent": agent_of(os.environ) or ""}

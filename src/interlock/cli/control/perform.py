@@ -25,7 +25,8 @@ def performs(
 ) -> Callable[[Show], Show]:
     """Send the options, and `fixed` parameters, to the hub. Then print the result, or with `--json` the JSON of it.
 
-    `member` names the part of the result to print. `person`: only a person at a terminal may do so ("deny calls").
+    `member` names the part of the result to print. `person` names an action that only a person at a terminal may do,
+    such as "deny calls".
     """
 
     def decorate(show: Show) -> Show:

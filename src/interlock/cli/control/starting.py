@@ -24,7 +24,7 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 MAX_LOG_BYTES = 10 * 1024 * 1024
 MAX_FAILURE_BYTES = 64 * 1024
-"""Of the log of a hub that did not start."""
+"""Bytes of the log of a hub that did not start."""
 if sys.platform == "win32":
     _DETACHED = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
 else:
@@ -32,7 +32,7 @@ else:
 
 
 class HubStart(NamedTuple):
-    """In which folder a hub is started, and with which arguments of `up`."""
+    """The folder in which a hub is started, and its arguments of `up`."""
 
     folder: Path
     arguments: tuple[str, ...] = ()
@@ -92,9 +92,9 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
                 raise KeyboardInterrupt
             _wait_until_ready(home, child, log, log_start)
             if child.stdin is not None:
-                child.stdin.close()  # the hub is on its own now
+                child.stdin.close()  # The hub now runs without its starter.
                 child.wait()
-        except BaseException:  # also an interrupt: nobody would know of the new hub
+        except BaseException:  # Also for an interrupt, because nobody would know of the new hub.
             _stop(child)
             raise
 
@@ -136,7 +136,7 @@ def own_configuration(config: Path | None, home: Path) -> Config:
 
 
 def key_problem() -> NoHub | None:
-    """Why no hub can start, if that is its key: it is lost, or another one sealed its store."""
+    """Why no hub can start, if the reason is its key: it is lost, or another key sealed the store."""
     from interlock.config.home import home_folder
     from interlock.config.hub_secret import BadHubSecret
     from interlock.hub.foundation import store_of
@@ -203,7 +203,7 @@ def _child(home: Path, folder: Path, arguments: tuple[str, ...], out: IO[bytes])
         stdin=subprocess.DEVNULL if sys.platform == "win32" else subprocess.PIPE,
         stdout=out,
         stderr=out,
-        start_new_session=True,  # Ctrl-C in this terminal must not stop it
+        start_new_session=True,  # Ctrl-C in this terminal must not stop the hub.
         creationflags=_DETACHED,
         env={**_environment(), "INTERLOCK_HOME": str(home)},
     )

@@ -99,7 +99,7 @@ class _Talk:
                 turn = {"conversation": sent["conversation"], "turn": sent["turn"], "after": at, "wait_s": READ_S}
                 found = self._link.ask("hub/chat.read", turn, timeout=READ_S + 30)
             except KeyboardInterrupt:
-                # The answer to the request that was interrupted is still on its way on the old connection.
+                # The old connection would still get the answer to the interrupted request.
                 self._link = HubLink.open()
                 self._link.ask("hub/chat.stop", {"id": sent["conversation"]})
                 continue
@@ -167,7 +167,7 @@ def list_(found: Json, agent: str | None) -> None:
 
 
 def _whole(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """The id that begins so, if there is one."""
+    """The full id of the conversation whose id begins with these characters."""
     ids = [str(row["id"]) for row in perform("conversations.list")["conversations"]]
     found = [id_ for id_ in ids if id_.startswith(value)]
     if len(found) > 1 and value not in found:

@@ -90,7 +90,7 @@ def create(
 
 
 def _only_here(profile: str) -> bool:
-    """Whether a profile keeps its members from calling tools, which holds in the topic alone."""
+    """Whether a profile forbids its members to call tools. That holds only in the topic."""
     from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
 
     texts = PROFILES.get(profile)
@@ -264,7 +264,7 @@ async def _call(
 
 
 def _absent(me: Participant, topic: str, to: tuple[str, ...]) -> str:
-    """Says that nobody of `to` is in the topic, and who is; empty if somebody is."""
+    """A sentence that nobody of `to` is in the topic, and who is; empty if one of them is."""
     if any(id_ in me.participants for id_ in to):
         return ""
     here = ", ".join(sorted(me.participants)[:MAX_SHOWN]) or "nobody"

@@ -68,7 +68,7 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     readable = {name: server for name, server in loaded.config.servers.items() if name not in misread}
     with ThreadPoolExecutor(16) as many:
         servers = list(many.map(_server, readable, readable.values()))
-    # A server that cannot start is down in the hub, too: its cause is enough.
+    # A server that cannot start is also down in the hub. Report only the cause.
     causes = {check.name for check in servers if check.verdict == "wrong"}
     checks += [check for check in of_hub if check.name not in causes] + servers
     wrong = any(check.verdict == "wrong" for check in checks)
@@ -84,7 +84,7 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
 
 
 def _python() -> DoctorCheck:
-    """A Python built without optimizations makes every call a fifth slower."""
+    """Check the build of Python: without optimizations, every call takes a fifth longer."""
     import sysconfig
 
     found = f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}"
@@ -237,7 +237,7 @@ def _key(home: Path, loaded: LoadedConfig) -> Iterator[DoctorCheck]:
         return
     try:
         if not has_secret(home):
-            hub_secret(home)  # raises: the key of the secrets is lost
+            hub_secret(home)  # This raises, because the key of the secrets is lost.
         existing_secret(home)
         entry = keyring_entry(home)
         unopened = secrets.unopened() if secrets.names() else []

@@ -73,7 +73,7 @@ def install(config: Path | None, only_print: bool, as_json: bool) -> None:
         for command in _start(path):
             _run(command)
     except CommandFailure:
-        # A file that the system did not take must not look like a service that is installed.
+        # Remove a file that the system refused, so that it does not look like an installed service.
         path.unlink() if before is None else path.write_bytes(before)
         raise
     missing = _missing(config)
@@ -169,7 +169,7 @@ def _missing(config: Path | None) -> list[str]:
 
 
 def _environment_file() -> Path:
-    """Variables for the service alone, which systemd reads. launchd has no such file."""
+    """The file with variables for the service, which systemd reads. launchd has no such file."""
     from interlock.config.home import user_config
 
     return user_config().with_name("service.env")

@@ -141,7 +141,7 @@ def stop_hub(as_json: bool) -> None:
         try:
             link.ask("hub/stop")
         except ConnectionLost:
-            pass  # it stopped at once
+            pass  # The hub stopped at once.
         except HubRefusal:
             raise
         except HubError as error:

@@ -84,7 +84,7 @@ def _list(as_json: bool) -> None:
 
 
 def _again(row: Json) -> str:
-    """The way out for a login that the hub cannot open."""
+    """The hint for a login that the hub cannot decrypt."""
     if row.get("opens", True):
         return ""
     for_whom = f" --for {plain(row['principal'])}" if row["principal"] else ""

@@ -43,7 +43,7 @@ def unescaped(written: str) -> str:
 
 
 def _headers(headers: Mapping[str, str], take: Take) -> dict[str, str]:
-    """A scheme such as `Bearer` stays where it is."""
+    """The headers with replaced tokens. A scheme such as `Bearer` stays."""
     changed = dict(headers)
     for name, value in headers.items():
         if _is_token(name, value):

@@ -21,7 +21,7 @@ def called_with_key(key: str, name: str, arguments: Json, timeout: float | None)
         if fault.data.get("status") == 401:
             hint = "use the key of an agent: `interlock keys list` shows them, `interlock keys create NAME` makes one"
             raise CommandRefused("the hub does not accept this key", hint) from None
-        # The client takes an error of the hub for one of any server; its data is as at the control socket.
+        # The client reports an error of the hub like that of any server. Its data is the same as at the control socket.
         kind = HubRefusal if fault.data.get("domain", fault.kind.domain) == "security" else HubError
         name, hint = str(fault.data.get("name", fault.name)), str(fault.data.get("hint", fault.hint))
         raise kind(fault.foreign_code or 0, fault.message, hint, name) from None
