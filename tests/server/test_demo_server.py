@@ -99,7 +99,7 @@ async def test_a_prompt_with_figures(peer: Peer) -> None:
 @pytest.mark.parametrize("numbers", [[1.7e308, 1.7e308], [-1.7e308, -1.7e308, 1.0]])
 async def test_numbers_too_large_to_reckon_with_are_told(numbers: list[float]) -> None:
     answer = await Peer(demo_server()).tool("describe", {"numbers": numbers})
-    assert answer["content"][0]["text"] == "the numbers are too large to reckon with"
+    assert answer["content"][0]["text"] == "the numbers are too large to compute with"
 
 
 async def test_the_examples_of_every_tool_work() -> None:

@@ -175,9 +175,9 @@ def _add_calculations(server: Server) -> None:
                 "deviation": statistics.stdev(numbers) if len(numbers) > 1 else 0.0,
             }
         except OverflowError:
-            raise ToolError("the numbers are too large to reckon with") from None
+            raise ToolError("the numbers are too large to compute with") from None
         if not all(map(math.isfinite, figures.values())):
-            raise ToolError("the numbers are too large to reckon with")
+            raise ToolError("the numbers are too large to compute with")
         return figures
 
 

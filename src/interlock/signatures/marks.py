@@ -81,7 +81,7 @@ def _plain(value: object, keyword: str) -> object:
     value = getattr(value, "pattern", value)
     if isinstance(value, int | float | str):
         return value
-    raise DefinitionError(f"{keyword} must be a number or a text to stand in a schema, not {type(value).__name__}")
+    raise DefinitionError(f"{keyword} must be a number or a text in a schema, not {type(value).__name__}")
 
 
 def _read_predicate(mark: object) -> list[Constraint]:

@@ -244,7 +244,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         steps = []
         for field in self.inputs:
             if any(hides_a_check(constraint) for constraint in field.constraints):
-                error = DefinitionError("a `satisfies` check cannot stand under | or ~, where a schema cannot hold it")
+                error = DefinitionError("a `satisfies` check cannot be under | or ~, as a schema cannot express it")
                 raise self._misdefined(f"parameter '{field.name}'", error)
             convert = None if field.type is UNSET or field.schema is not None else converters.make(field.type)
             checks = checks_in(field.constraints)

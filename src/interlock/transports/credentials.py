@@ -26,7 +26,7 @@ def header_of(auth: bytes) -> bytes:
         return b"Bearer " + token.encode("latin-1")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         hint = 'write "auth": {"type": "bearer", "token": KEY}'
-        raise Fault("AUTH_REQUIRED", "the credential beside the method cannot be read", hint=hint) from None
+        raise Fault("AUTH_REQUIRED", "the member `auth` cannot be read", hint=hint) from None
 
 
 def check_beside(auth: bytes, headers: Mapping[bytes, bytes]) -> None:

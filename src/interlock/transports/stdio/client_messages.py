@@ -154,7 +154,8 @@ class ClientMessages:
                 hint = "send initialize first, or the request metadata of revision 2026-07-28"
                 raise Fault("INVALID_REQUEST", "no session is open", hint=hint)
             elif caller.owner != session.caller.owner:
-                raise Fault("ACCESS_DENIED", "the session is another's", hint="bring the credential that opened it")
+                hint = "send the credential that opened it"
+                raise Fault("ACCESS_DENIED", "the session belongs to another caller", hint=hint)
             else:
                 dialect = session.dialect
         except Fault as fault:

@@ -60,7 +60,8 @@ def _fault(target: Target, worst: PermissionStatus, lacking: list[PermissionStat
     data = {"permissions": {each.permission: each.grant for each in lacking}}
     if not worst.known:
         fault = no_such_permission(worst.permission)
-        return Fault(fault.name, f"{name} needs what is {fault.message}", hint=fault.hint, data=data)
+        message = f"{name} needs an unknown permission: {worst.permission[:100]!r}"
+        return Fault(fault.name, message, hint=fault.hint, data=data)
     give = f"`interlock permissions approve {target.server} {worst.permission}`"
     if worst.grant == "denied":
         message = f"{name} needs the permission {worst.permission}, which {target.server} does not have: {worst.rule}"

@@ -140,7 +140,7 @@ class _Asking(asyncio.Protocol):
             self.answered.set_result(None)
         else:
             status = words[1][:3].decode("latin-1") if len(words) > 1 else "no status"
-            known = " (it wants a name and a password that fit)" if status == "407" else ""
+            known = " (it requires a valid user name and password)" if status == "407" else ""
             self.answered.set_exception(OSError(f"the proxy refuses the connection: {status}{known}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
