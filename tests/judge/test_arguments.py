@@ -241,3 +241,17 @@ def test_names_to_be_resolved_are_named_once() -> None:
         "a.example",
         "b.example",
     )
+
+
+def test_arguments_whose_names_differ_only_in_case_have_the_kinds_of_both() -> None:
+    for names in (("run", "RUN"), ("RUN", "run")):
+        described = ("A shell command to run", "The URL to open")
+        both = zip(names, described, strict=True)
+        schema = {"properties": {name: {"type": "string", "description": text} for name, text in both}}
+        found = Places(ALL, by_schema=kinds_in_schema(schema)).find({"run": "rm -rf ~"})
+        assert {each.kind for each in found} == {"command", "url"}
+        command, path = ((names[0],), (names[1],))
+        listed = Places(ALL, named={"command": command, "path": path}).find({"Run": ["rm", "-rf"]})
+        assert {(each.kind, str(each.value)) for each in listed} == {
+            ("command", "['rm', '-rf']"), ("path", "rm"), ("path", "-rf")
+        }  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -42,6 +42,10 @@ class TooMany(ValueError):
     """The arguments hold more values than are ever looked at, so nothing can be said of them."""
 
 
+Kinds = tuple[ArgumentKind, ...]
+"""The kinds as which a value is judged. Most have one."""
+
+
 class FoundArgument(NamedTuple):
     """One value to be judged."""
 
@@ -70,41 +74,40 @@ class Places:
         self._context = context
         named = named or {}
         # Some servers read names in any case, so paths are compared without it.
-        self._named: dict[str, ArgumentKind] = {
-            path.casefold(): kind for kind, paths in named.items() for path in paths
-        }
+        self._named = _by_folded((path, kind) for kind, paths in named.items() for path in paths)
         self._settled = frozenset(named)
         """Kinds whose arguments were named outright: names alone say nothing about these any more."""
-        self._by_schema = {
-            path.casefold(): kind for path, kind in (by_schema or {}).items() if kind not in self._settled
-        }
-        self._otherwise = otherwise
+        self._by_schema = _by_folded(
+            (path, kind) for path, kind in (by_schema or {}).items() if kind not in self._settled
+        )
+        self._otherwise: Kinds = () if otherwise is None else (otherwise,)
 
     def find(self, arguments: object) -> list[FoundArgument]:
         """Every value to be judged, in the order it stands. Raises TooMany."""
         if not isinstance(arguments, dict):
             return []
         found: list[FoundArgument] = []
-        stack: list[tuple[object, str, str, ArgumentKind | None, Mapping[str, object]]] = []
+        stack: list[tuple[object, str, str, Kinds, Mapping[str, object]]] = []
         self._open(arguments, "", "", stack)
         seen = 0
         while stack:
             seen += 1
             if seen > MAX_VALUES:
                 raise TooMany(f"more than {MAX_VALUES} values")
-            value, where, path, kind, beside = stack.pop()
+            value, where, path, kinds, beside = stack.pop()
             if isinstance(value, str):
-                kind = kind or self._otherwise
-                if kind is not None:
-                    found.append(FoundArgument(kind, where, _with_words(kind, value, beside), beside))
+                wanted = kinds or self._otherwise
+                found.extend(FoundArgument(kind, where, _with_words(kind, value, beside), beside) for kind in wanted)
             elif isinstance(value, list):
-                if kind == "command" and not _PLURAL.search(where) and _all_text(value):
-                    found.append(FoundArgument(kind, where, value, beside))
-                    continue
+                if "command" in kinds and not _PLURAL.search(where) and _all_text(value):
+                    found.append(FoundArgument("command", where, value, beside))
+                    kinds = tuple(kind for kind in kinds if kind != "command")
+                    if not kinds:
+                        continue
                 listed = f"{path}.*"
-                kind = self._named.get(listed.casefold(), kind)
+                kinds = self._named.get(listed.casefold(), kinds)
                 at = range(len(value) - 1, -1, -1)
-                stack.extend((value[n], f"{where}[{n}]", listed, kind, beside) for n in at)
+                stack.extend((value[n], f"{where}[{n}]", listed, kinds, beside) for n in at)
             elif isinstance(value, dict):
                 self._open(value, where, path, stack)
         return found
@@ -114,26 +117,31 @@ class Places:
         value: dict[str, object],
         where: str,
         path: str,
-        stack: list[tuple[object, str, str, ArgumentKind | None, Mapping[str, object]]],
+        stack: list[tuple[object, str, str, Kinds, Mapping[str, object]]],
     ) -> None:
         for key in reversed(value):
             inner = value[key]
             if isinstance(inner, str | list | dict):
                 place = f"{path}.{key}" if path else key
                 shown = f"{where}.{key}" if where else key
-                stack.append((inner, shown[:200], place, self._kind(key, place), value))
+                stack.append((inner, shown[:200], place, self._kinds_of(key, place), value))
 
-    def _kind(self, key: str, path: str) -> ArgumentKind | None:
+    def _kinds_of(self, key: str, path: str) -> Kinds:
         folded = path.casefold()
-        named = self._named.get(folded)
-        if named is not None:
+        if (named := self._named.get(folded)) is not None:
             return named
-        kind = self._by_schema.get(folded)
-        if kind is None:
+        if (kinds := self._by_schema.get(folded)) is None:
             kind = kind_of_name(key[:MAX_NAME_CHARS], self._context)
-            if kind in self._settled:
-                return None
-        return kind if kind in self._kinds else None
+            kinds = () if kind is None or kind in self._settled else (kind,)
+        return tuple(kind for kind in kinds if kind in self._kinds)
+
+
+def _by_folded(found: Iterable[tuple[str, ArgumentKind]]) -> dict[str, Kinds]:
+    """The kinds of paths, without case. Where two paths differ only in case, a value has the kinds of both."""
+    kinds: dict[str, dict[ArgumentKind, None]] = {}
+    for path, kind in found:
+        kinds.setdefault(path.casefold(), {})[kind] = None
+    return {path: tuple(each) for path, each in kinds.items()}
 
 
 def context_of(names: Sequence[str]) -> Context:

@@ -16,10 +16,10 @@ CLIENT_CAPABILITIES: Final = PREFIX + "clientCapabilities"
 SERVER_INFO: Final = PREFIX + "serverInfo"
 LOG_LEVEL: Final = PREFIX + "logLevel"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
+TRACEPARENT: Final = "traceparent"
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105 - not a secret
 
 MODERN_KEYS: Final = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL})
-_RESERVED: Final = MODERN_KEYS | {PROGRESS_TOKEN, "traceparent"}
 
 Members = dict[str, msgspec.Raw]
 """The members of an object, with raw values."""
@@ -65,14 +65,6 @@ def _with_meta_large(params: Read, changes: dict[str, object], drop: frozenset[s
     meta: dict[str, object] = {} if raw is None else {k: v for k, v in members(raw).items() if k not in drop}
     meta.update(changes)
     return params.changed({"_meta": msgspec.json.encode(meta)} if meta else {}, ("_meta",))
-
-
-def reserved_meta(raw: bytes) -> bytes:
-    """A request's `_meta` with reserved members only, because a person who approves a call does not see the others.
-
-    It lacks the progress token, because the hub sends its own.
-    """
-    return msgspec.json.encode({name: value for name, value in members(raw).items() if name in _RESERVED})
 
 
 def with_trace(raw: bytes, trace: str) -> bytes:

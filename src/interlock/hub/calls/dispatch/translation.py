@@ -24,9 +24,11 @@ from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp import older_revisions as older
 from interlock.protocols.mcp import results
 from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ResultMembers
+from interlock.protocols.mcp.approved_params import approved, approved_info
 from interlock.protocols.mcp.capability_projection import request_meta, with_request_meta
 from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
-from interlock.protocols.mcp.meta import Members, reserved_meta, with_trace
+from interlock.protocols.mcp.meta import TRACEPARENT, Members, with_trace
+from interlock.protocols.mcp.meta import members as members_of
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.reserved_names import has_reserved
 from interlock.protocols.mgp.streaming import MEMBER as MGP
@@ -64,8 +66,8 @@ class Translation:
             # In the handshake era servers ask in requests of their own. A client has no answer or state to send here.
             fields = {name: value for name, value in fields.items() if name not in (ANSWERS, STATE)}
         fields |= more or {}
-        if call.approval is not None and "_meta" in fields:
-            fields["_meta"] = msgspec.Raw(reserved_meta(bytes(fields["_meta"])))
+        if call.approval is not None:
+            fields = approved(fields)
         if stream:
             fields[MGP] = msgspec.Raw(b'{"stream":true}')
         if connection.mgp is not None:
@@ -83,7 +85,7 @@ class Translation:
         if connection.mgp is not None and connection.modern:
             fields["_meta"] = asking_meta(fields.get("_meta"))
         raw, meta = fields.get("_meta"), call.exchange.preview.meta
-        if raw is None or meta is None or meta.traceparent is None:
+        if raw is None or meta is None or meta.traceparent is None or TRACEPARENT not in members_of(bytes(raw)):
             fields["_meta"] = msgspec.Raw(with_trace(b"" if raw is None else bytes(raw), call.trace))
         return _encode(fields)
 
@@ -218,8 +220,10 @@ class Translation:
     def _introduction(self) -> Mapping[str, object]:
         """The client's introduction from its session, which a stateless server needs with each request."""
         dialect = self._call.exchange.dialect
-        level = log_level_of(self._call.exchange)
-        return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)
+        level, info = log_level_of(self._call.exchange), dialect.client_info
+        if info is not None and self._call.approval is not None:
+            info = approved_info(info)
+        return request_meta(self._connection.revision, dialect.capabilities.raw, info, level)
 
 
 class _Content(msgspec.Struct):
