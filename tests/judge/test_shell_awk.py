@@ -93,6 +93,9 @@ def test_a_program_from_elsewhere_or_that_reads_secrets_is_questioned(command: s
         '{ print > "a" }',
         '{ y = x++ /\\/ 1; print a[1]>"a"; t = x /2 }',
         '/x/ || 1 { y = x++ /2//1; print > "a" }',
+        '{ printf "%s",\n1 >> "a" }',
+        '{ print 1 &&\n2 > "a" }',
+        "{ print " + "1 " * 400 + '> "a" }',
     ],
 )
 def test_a_program_that_writes_is_questioned_however_its_slashes_are_read(program: str) -> None:

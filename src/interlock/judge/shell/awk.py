@@ -20,7 +20,10 @@ _CALLS = re.compile(r"\bsystem\b|@\s*(?:load|include|namespace|\w+\s*\()|getline
 _TELLING = re.compile(r"[|@]|system|getline", re.IGNORECASE)
 """A program without any of these runs nothing."""
 _PIPES = re.compile(r"(?<!\|)\|(?!\|)")
-_PRINTS_TO = re.compile(r"\bprintf?\b[^;}\n]{0,400}?>>?\s*[^=\s]")
+_CONTINUES = re.compile(r"(,|&&|\|\||>)[ \t]*[\r\n]\s*")
+_STATEMENT = re.compile(r"[;}\n]")
+_PRINT = re.compile(r"\bprintf?\b")
+_TO_FILE = re.compile(r">>?\s*[^=\s]")
 _STANDARD = re.compile(r'>>?\s*"/dev/(?:stderr|stdout)"')
 _TOKEN = re.compile(r'\\\r?\n|\s+|#[^\n]*|"(?:[^"\\]|\\.)*+"?|[0-9]+|\w+|\+\+|--|.', re.DOTALL)
 _PATTERN = re.compile(r"/(?:[^/\\\n]|\\.)*+/?", re.DOTALL)
@@ -82,7 +85,16 @@ def _runs(program: str) -> bool:
 
 
 def _writes(program: str) -> bool:
-    return ">" in program and any(_PRINTS_TO.search(bare) for bare in _readings(_STANDARD.sub(" ", program)))
+    return ">" in program and any(map(_prints_to_file, _readings(_STANDARD.sub(" ", program))))
+
+
+def _prints_to_file(bare: str) -> bool:
+    """Whether a statement prints to a file. It goes on in the next line behind a comma and its like."""
+    for statement in _STATEMENT.split(_CONTINUES.sub(r"\1 ", bare)):
+        printed = _PRINT.search(statement)
+        if printed is not None and _TO_FILE.search(statement, printed.end()):
+            return True
+    return False
 
 
 def _strings(program: str) -> Iterator[str]:
