@@ -87,6 +87,12 @@ class CallHandler:
             name = further
         if self._contexts.by_caller:
             self._contexts.used(caller, exchange.session, name)
+        request, seen, trace = exchange.request, exchange.preview, ""
+        arguments, meta = seen.arguments, seen.meta
+        if fields is None and arguments is not None:
+            # A plain call has no other member that could name its trace.
+            named = meta is not None and (meta.traceparent is not None or meta.trace_id is not _UNSET)
+            trace = trace_of(request, seen) if named or request.trace_id else "%032x" % (getrandbits(128) or 1)
         try:
             plan = self._pipeline.plan_call(exchange, caller, name)
         except NotListed as unlisted:
@@ -94,12 +100,7 @@ class CallHandler:
                 raise
             self._background.begin(self._call_when_listed(exchange, caller, name, fields, unlisted), exchange)
             return
-        arguments, meta = exchange.preview.arguments, exchange.preview.meta
-        if fields is None and arguments is not None:
-            # A plain call has no other member that could name its trace.
-            named = meta is not None and (meta.traceparent is not None or meta.trace_id is not _UNSET)
-            known = named or exchange.request.trace_id
-            trace = trace_of(exchange.request, exchange.preview) if known else "%032x" % (getrandbits(128) or 1)
+        if trace and arguments is not None:
             call = Call(exchange, caller, plan.target, arguments, trace)
         else:
             call = Call.of(exchange, caller, plan.target, fields)

@@ -187,7 +187,8 @@ class Dispatcher:
             return _exhausted(f"{quota.in_all} calls in all are under way")
         open_calls.sent.add(call)
         upstream.open_calls, self.open_calls = to_server + 1, in_all + 1
-        self.large_bytes += large_bytes
+        if large_bytes:
+            self.large_bytes += large_bytes
         self._places[call] = _Place(upstream, metered_at, large_bytes)
         return None
 
@@ -200,7 +201,8 @@ class Dispatcher:
         call.caller.open_calls.sent.discard(call)
         if call.target.kind not in CLIENT_KINDS:
             self.open_calls -= 1
-            self.large_bytes -= place.large_bytes
+            if place.large_bytes:
+                self.large_bytes -= place.large_bytes
             upstream.open_calls -= 1
             if not upstream.open_calls:
                 upstream.last_use = self.clock()
