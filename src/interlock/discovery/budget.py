@@ -7,7 +7,7 @@ evicted first, a pinned tool never.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -156,7 +156,8 @@ class SessionTools:
                 self._discovered.pop(name, None)
                 self._cached[name] = tokens
                 self.use(name)
-        evicted = self._evict_oldest(min(self.budget.cache_limit, most - spare), keep=set(kept))
+        # The tools of this call fit and were used last, so none of them is evicted.
+        evicted = self._evict_oldest(min(self.budget.cache_limit, most - spare))
         self._trim_discovered()
         return CacheChange(tuple(dict.fromkeys(kept)), tuple(left_out), tuple(evicted), added)
 
@@ -195,15 +196,14 @@ class SessionTools:
         self._discovered.pop(name, None)
         return self._cached.pop(name, 0)
 
-    def _evict_oldest(self, most: int, keep: Collection[str] = ()) -> list[str]:
+    def _evict_oldest(self, most: int) -> list[str]:
         """Evict the least recently used tools until at most `most` tokens are cached."""
         evicted: list[str] = []
         for name in self.cached:
             if sum(self._cached.values()) <= most:
                 break
-            if name not in keep:
-                self._drop(name)
-                evicted.append(name)
+            self._drop(name)
+            evicted.append(name)
         return evicted
 
     def _trim_discovered(self) -> None:
