@@ -28,6 +28,8 @@ DISCORD = ScopeRules(("#general", "#dev-*", "discord:acme/*"), ("#admin-*", "#de
         (FILES, "/project/.env/", "deny"),
         (FILES, "/project//.env", "deny"),
         (FILES, "/project/./.env/.", "deny"),
+        (FILES, "/project/%2eenv", "deny"),
+        (FILES, "/project/%25252eenv", "deny"),
         (FILES, "/project/secrets/key", "deny"),
         (FILES, "/project/secrets/", "deny"),
         (FILES, "/project/secrets", "deny"),

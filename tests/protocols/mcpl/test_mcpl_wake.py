@@ -307,6 +307,14 @@ def test_a_flood_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert waiting.join("k", [0], Timing(), 0)
 
 
+def test_one_look_takes_no_further_group_after_so_many_events() -> None:
+    waiting: WaitingGroups[int] = WaitingGroups()
+    for key in ("a", "b", "c"):
+        assert waiting.join(key, [1, 2], Timing(), 0)
+    assert [group.key for group in waiting.take_due(1, 3)] == ["a", "b"]
+    assert [group.key for group in waiting.take_due(1, 3)] == ["c"]
+
+
 def test_times_that_no_longer_hold_are_cleared_away() -> None:
     waiting: WaitingGroups[None] = WaitingGroups()
     assert waiting.join("k", [None] * MAX_EVENTS, Timing(10, 10_000), 0)
