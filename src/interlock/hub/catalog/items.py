@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 import msgspec
 
 from interlock.judge.fingerprints import fingerprint
+from interlock.process.late_imports import late_import
 from interlock.protocols.mcp.headers import ParamHeader
 from interlock.protocols.mcp.tasks import Support
 from interlock.signatures.problems import DefinitionError
@@ -119,7 +120,8 @@ _decode_schema = msgspec.json.Decoder(_WithSchema).decode
 @lru_cache(maxsize=4096)
 def _compiled(schema: bytes) -> Validator | str:
     """Compile each schema once: many tools share one, such as the empty schema."""
-    from interlock.signatures.validate import Validator  # imported late, as it takes six megabytes
+    with late_import():
+        from interlock.signatures.validate import Validator  # imported late, as it takes six megabytes
 
     try:
         return Validator(msgspec.json.decode(schema))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from interlock.process.late_imports import late_import
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json
 
@@ -32,7 +33,8 @@ class ArgumentCheck:
         """Refuse arguments that do not fit the schema of a tool. Raises INVALID_TOOL_ARGS."""
         validator = self._validators.get(name)
         if validator is None:
-            from interlock.signatures.validate import Validator  # imported late, as it takes six megabytes
+            with late_import():
+                from interlock.signatures.validate import Validator  # imported late, as it takes six megabytes
 
             validator = self._validators[name] = Validator(self._schemas[name])
         if problems := validator.check(arguments):
