@@ -124,3 +124,17 @@ async def test_a_stored_decision_has_its_request_under_the_name_of_earlier_versi
     async with two_hubs(tmp_path) as hubs:
         made = await hubs.here.ask(question("one"))
         assert '"question":{' in DECISIONS.encode(made)
+
+
+async def test_t32_two_calls_on_one_matter_at_two_hubs_make_one_request(tmp_path: Path) -> None:
+    async with two_hubs(tmp_path) as hubs:
+        for number in range(8):
+            asked = [inbox.ask(question(f"call {number}")) for inbox in (hubs.here, hubs.there, hubs.here, hubs.there)]
+            assert len({decision.id for decision in await asyncio.gather(*asked)}) == 1
+        stored = await hubs.store.find(DECISIONS)
+        assert len({found.value.request.arguments_hash for found in stored}) == len(stored) == 8
+        one = stored[0].value
+        await read_and_answer(hubs.here, one.id, "once", ADA)
+        await until(lambda: hubs.there.get(one.id) == hubs.here.get(one.id))
+        used = await asyncio.gather(hubs.here.use(one.id), hubs.there.use(one.id))
+        assert sorted(used) == [False, True], "the approval is still for one call"

@@ -56,6 +56,8 @@ class Changes(msgspec.Struct, frozen=True):
 
     expected: Mapping[tuple[str, str], int]
     edits: Sequence[Edit]
+    found: Mapping[tuple[str, str, str], frozenset[str]] = {}
+    """The keys that must still be all documents with a value in a column, by collection, column and value."""
 
     @property
     def edited(self) -> list[tuple[str, str]]:
@@ -74,6 +76,13 @@ def apply(database: Database, changes: Changes) -> list[Change]:
         old = found.get(place)
         if expected != (0 if old is None or old.body is None else old.version):
             raise Unchanged(Conflict(f"an entry of {place[0]} was changed meanwhile", operator_text=repr(place[1])))
+    for column, keys in changes.found.items():
+        # The counter is locked, so no other transaction adds one before this commits.
+        rows = database.execute(
+            "SELECT key FROM document_columns WHERE collection = ? AND name = ? AND value = ?", column
+        )
+        if keys != {key for (key,) in rows}:
+            raise Unchanged(Conflict(f"the entries of {column[0]} were changed meanwhile", operator_text=column[1]))
     done: list[Change] = []
     removed: list[Row] = []
     added: list[Row] = []

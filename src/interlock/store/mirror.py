@@ -114,6 +114,12 @@ class Mirror(Generic[T]):
                 problem = found
         self._set(change.key, _Entry(change.version, change.revision, document, problem))
 
+    def follow(self, document: Document[T]) -> None:
+        """Apply a document that was just read from the store, before the change of another node arrives."""
+        self.apply(
+            Change(self.collection.name, document.key, document.version, 0, self.collection.encode(document.value))
+        )
+
     def load(self, changes: Sequence[Change], revision: int, newest: int = 0) -> None:
         """Apply the whole collection as it was at a revision. `newest` is the revision of its last change so far."""
         self.revision = max(self.revision, newest)

@@ -17,7 +17,7 @@ import msgspec
 
 from . import documents
 from .backup import Also, restore, write_backup
-from .collection import Collection, Document
+from .collection import Collection, Document, column_text
 from .connect import connect, sqlite_path
 from .database import Database, transaction
 from .documents import AnyCollection, Change, Changes, Edit
@@ -253,6 +253,7 @@ class Transaction:
         self._store = store
         self._expected: dict[tuple[str, str], int] = {}
         self._edits: dict[tuple[str, str], Edit] = {}
+        self._found: dict[tuple[str, str, str], frozenset[str]] = {}
         self._records: list[object] = []
         self.versions: dict[tuple[str, str], int] = {}
         """After the commit: the new version of each changed document, by collection and key."""
@@ -261,6 +262,13 @@ class Transaction:
         """Read a document, which must be unchanged at the commit."""
         found = await self._store.get(collection, key)
         self.expect(collection, key, 0 if found is None else found.version)
+        return found
+
+    async def find(self, collection: Collection[T], column: str, value: object) -> list[Document[T]]:
+        """Read the documents with a value in a column. At the commit there must be no others with it, and all of these;
+        they themselves may have changed."""
+        found = await self._store.find(collection, **{column: value})
+        self._found[collection.name, column, column_text(value)] = frozenset(document.key for document in found)
         return found
 
     def expect(self, collection: AnyCollection, key: str, version: int) -> None:
@@ -290,7 +298,7 @@ class Transaction:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and (self._expected or self._edits):
-            changes = Changes(self._expected, tuple(self._edits.values()))
+            changes = Changes(self._expected, tuple(self._edits.values()), self._found)
             self.versions = await self._store.change(changes, self._records)
 
 

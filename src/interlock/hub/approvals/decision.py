@@ -135,6 +135,8 @@ class Decision(msgspec.Struct, frozen=True):
     answered_at: int | None = None
     reason: str = ""
     """Why a person denied it, in their own words."""
+    matter: str = ""
+    """The matter of its request, by which other hubs of the store find it."""
 
     def after(self, event: DecisionEvent) -> Decision:
         """This decision after an event."""
@@ -190,7 +192,7 @@ def asker_of(request: ApprovalRequest) -> Principal:
     return NOBODY if kind is None else Principal(request.asker, kind)
 
 
-DECISIONS: Final = StoreCollection("decisions", Decision, key="id")
+DECISIONS: Final = StoreCollection("decisions", Decision, key="id", columns=("matter",))
 
 
 def _digest(*parts: str) -> str:

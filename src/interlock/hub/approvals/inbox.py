@@ -19,6 +19,7 @@ import msgspec
 from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, ApprovalRequest, Decision, Where, asker_of, new_id
+from interlock.hub.approvals.decision_commits import add_record, follow_others, too_many
 from interlock.hub.approvals.decision_index import DecisionIndex
 from interlock.hub.approvals.due_decisions import due_decisions
 from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
@@ -196,15 +197,21 @@ class Inbox:
             if stale is not None and stale.deadline > self._clock():
                 await self.void([stale])
             if self._index.open_count >= MAX_OPEN:
-                raise _too_many("", MAX_OPEN)
+                raise too_many("", MAX_OPEN)
             if self._index.open_of(request.asker_kind, request.asker) >= MAX_OPEN_PER_ASKER:
-                raise _too_many(f" of {request.asker}", MAX_OPEN_PER_ASKER)
+                raise too_many(f" of {request.asker}", MAX_OPEN_PER_ASKER)
             now = self._clock()
             deadline = now + int(min(self._valid_s(), valid_s) * 1000)
-            decision = Decision(new_id(self._index.ids), request, now, deadline)
-            async with self._store.transaction() as change:
-                await self._insert(change, decision, view, asker_of(request))
-            return decision
+            decision = Decision(new_id(self._index.ids), request, now, deadline, matter=request.matter)
+
+            async def insert(change: Transaction) -> Decision:
+                await follow_others(change, self._decisions, request.matter)
+                if (other := self.current(request)) is None:
+                    await self._insert(change, decision, view, asker_of(request))
+                return other or decision
+
+            opened = await commit(self._store, insert)
+            return opened if opened is decision else await self._with_reason(opened, request)
 
     async def _with_reason(self, current: Decision, request: ApprovalRequest) -> Decision:
         """The decision on the same matter. While it is open, it gets the reasons of the newest request."""
@@ -218,7 +225,7 @@ class Inbox:
         change.insert(DECISIONS, decision)
         if view:
             change.put(VIEWS, await self._seal.closed(decision.id, view))
-        _recorded(change, self._record(decision, by))
+        add_record(change, self._record(decision, by))
 
     async def view(self, decision: Decision) -> str | None:
         """The full view of an open decision; None if it has none, or this hub cannot open it."""
@@ -244,7 +251,8 @@ class Inbox:
                     if current is None and self._index.open_count + len(new) < MAX_OPEN:
                         id_ = new_id(self._index.ids, {other.id for other in new})
                         bound = await with_view(request, view)
-                        current = Decision(id_, bound, now, now + int(self._valid_s() * 1000))
+                        deadline = now + int(self._valid_s() * 1000)
+                        current = Decision(id_, bound, now, deadline, matter=bound.matter)
                         await self._insert(change, current, view, NOBODY)
                         new.append(current)
                     if current is not None:
@@ -366,7 +374,7 @@ class Inbox:
             change.put(DECISIONS, after)
             if before.request.view and after.state is not DecisionState.OPEN:
                 change.delete(VIEWS, before.id)
-            _recorded(change, self._record(after, by))
+            add_record(change, self._record(after, by))
             if also is not None:
                 await also(change)
             return True
@@ -388,12 +396,3 @@ class Inbox:
             about = request.kind, request.asker, request.server, request.shown
             state = decision.state.value
             self.bus.publish(ApprovalChanged("approvals", revision, now_us(), decision.id, state, *about))
-
-
-def _too_many(of_asker: str, limit: int) -> Fault:
-    return Fault("RESOURCE_EXHAUSTED", f"{limit} approval requests{of_asker} wait for an answer", retry_after_ms=30_000)
-
-
-def _recorded(change: Transaction, record: object) -> None:
-    if record is not None:
-        change.record(record)
