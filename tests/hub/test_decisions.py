@@ -375,7 +375,7 @@ async def test_what_would_ask_is_noted_for_a_call_and_not_for_a_search(tmp_path:
 async def test_questions_that_are_asked_together_never_share_an_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.hub.approvals.decision._LETTERS", "ab")
+    monkeypatch.setattr("interlock.hub.approvals.decision.LETTERS", "ab")
     async with asking_hub(tmp_path) as hub:
         names = [f"t{number}" for number in range(40)]
         asked = [ApprovalRequest("changed_tool", "s", "server", "s", name, name, "?", "r") for name in names]
