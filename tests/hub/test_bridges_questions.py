@@ -232,7 +232,7 @@ async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: An
         await old.initialize(ALL)
         (said,) = json.loads(text_of(await old.call("a__do", doing)))
         assert "result" not in said
-        assert "no answer" in said["error"]["message"]
+        assert "not an answer" in said["error"]["message"]
     async with instructed_hub(tmp_path / "new", "modern") as (hub, instructed):
         old = LegacyClient(hub.url + "/mcp", {"elicitation/create": bad})
         await old.initialize(ALL)
