@@ -73,6 +73,10 @@ class WrappedExchange(SessionExchange[Session, HC_co]):
     def drained(self) -> asyncio.Future[None] | None:
         return self.real.drained()
 
+    def readmit(self, caller: HC_co) -> None:  # type: ignore[misc]
+        super().readmit(caller)
+        self.real.readmit(caller)
+
     def release_params(self) -> None:
         super().release_params()
         self.real.release_params()

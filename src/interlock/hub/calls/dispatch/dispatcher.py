@@ -114,7 +114,7 @@ class Dispatcher:
         self._commit_waits = CommitWaits(background, self)
         self._client_forwarder = ClientForwarder(recording, self._commit_waits, self)
         # Asking for the running loop is a system call in Python 3.11.
-        self.clock = asyncio.get_running_loop().time
+        self.loop = asyncio.get_running_loop()
         self.open_requests: OpenRequests[Forwarder] = OpenRequests()
         """The calls that a client can cancel by their id."""
         self._places: dict[Call, _Place] = {}
@@ -136,7 +136,7 @@ class Dispatcher:
         try:
             gate, refusal, metered_at = "rates", None, 0.0
             if plan.meters:
-                metered_at = self.clock()
+                metered_at = self.loop.time()
                 refusal = take(plan.meters, metered_at)
             if refusal is None:
                 gate, refusal = "commit", self._reserve(call, metered_at)
@@ -205,7 +205,7 @@ class Dispatcher:
                 self.large_bytes -= place.large_bytes
             upstream.open_calls -= 1
             if not upstream.open_calls:
-                upstream.last_use = self.clock()
+                upstream.last_use = self.loop.time()
             if upstream.idle is not None:
                 upstream.check_idle()
         if place.task is not None:
@@ -292,7 +292,7 @@ class Dispatcher:
             self.fail_unsent(call, plan, fault)
             return
         if owner is not None:
-            owner.used = self.clock()
+            owner.used = self.loop.time()
             if dialect.modern:
                 self._retries.hold(call, upstream_connection)
         if dialect.modern and connection.mgp is not None:

@@ -59,9 +59,7 @@ class CallDispatcher(Protocol):
     late_results: LateResults
     open_requests: OpenRequests[Forwarder]
     callbacks: ServerCallbacks
-
-    def clock(self) -> float:
-        """The time of the loop."""
+    loop: asyncio.AbstractEventLoop
 
     def upstream_of(self, call: Call) -> Upstream | None:
         """The server of a call that is not done."""
@@ -380,7 +378,7 @@ class Forwarder(msgspec.Struct, eq=False):
         else:
             stream = self._stream is not None and self._stream.asks_for_chunks
             params = self._translation().params(call.members, more, stream=stream)
-        name, now = None if target.kind == "completion" else target.name, self._dispatcher.clock()
+        name, now = None if target.kind == "completion" else target.name, self._dispatcher.loop.time()
         accepts = _NOTHING if self._stream is None else self._stream.accepts
         return Outgoing(
             exchange.request.method, params, now + patience, name, headers, wants_progress,
