@@ -36,6 +36,7 @@ from interlock.store import Collection, Store
 from interlock.wire.errors import Fault
 from waiting import until
 
+from .failing_store import fail_to_record, record_again
 from .host_client import HostClient
 from .running_hub import RawClient, RunningHub, child, running_hub
 from .test_journal import entries, entries_soon
@@ -665,6 +666,13 @@ async def test_channels_of_servers_are_the_clients_under_the_hubs_names(tmp_path
         await reply(hub, "a", "channels/close", {"closed": True})
         assert (await client.result("channels/close", {"channelId": "a/chat:#dev"}))["closed"]
         assert [each["id"] for each in (await client.result("channels/list"))["channels"]] == ["a/chat:#general"]
+        await fail_to_record(hub.hub_app.store)
+        unsent = await client.ask("channels/publish", said)
+        await record_again(hub.hub_app.store)
+        assert "result" not in unsent
+        await hub.hub_app.recorder.flushed()
+        ends = [each.record for each in await entries(hub, event="dev.interlock.live_published")]
+        assert [each.outcome.transport for each in ends if each.outcome is not None][-1] == "not_sent", "and not open"
 
 
 STATEFUL = {"_meta": {"dev.interlock/featureSet": "note.edit"}}

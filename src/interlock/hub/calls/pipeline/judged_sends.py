@@ -55,7 +55,8 @@ class JudgedSends:
                     await self._approved(call, *ask)
                 elif await self._committed(call):
                     return
-        except asyncio.CancelledError:
+        except BaseException:
+            # Also where the store failed: an entry without an outcome keeps its space in the queue.
             self.ended(call, NOT_SENT, {})
             raise
         raise self._refused(call, changed("rights or approvals"), "commit")
@@ -126,20 +127,13 @@ class JudgedSends:
             self._tickets[call] = self._recording.begin(call, plan.judged)
             await self._recording.recorder.flushed()
         # Everything may have changed while the store was written.
-        if call.exchange.open and await self._judged_again(call):
+        if call.exchange.open and await self._judged(call) is None:
             return True
         self.ended(call, NOT_SENT, {})
         if not call.exchange.open:
             raise Fault("CANCELLED", "the client gave the message up before it was sent")
         call.start_over(call.target)
         return False
-
-    async def _judged_again(self, call: Call) -> bool:
-        try:
-            return await self._judged(call) is None
-        except Fault:
-            self.ended(call, NOT_SENT, {})
-            raise
 
     def _plan(self, call: Call) -> Plan:
         """The plan for a target that no catalog names, made each time: such messages are few."""
