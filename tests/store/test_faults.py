@@ -351,3 +351,20 @@ async def test_t23_an_address_that_cannot_be_used_is_refused_without_its_passwor
         connect(where)
     assert "HUSH" not in refused.value.for_operators + refused.value.hint
     assert refused.value.hint
+
+
+async def test_a_hub_has_its_name_also_where_the_lock_file_cannot_say_who_holds_it(tmp_path: Path) -> None:
+    where = str(tmp_path / "hub.db")
+    await (await Store.open(where, [THINGS], node="north")).close()
+    make_unwritable(tmp_path)
+    store = await Store.open(where, [THINGS], node="north")
+    read_at = store.feed.current_at
+    await until(lambda: store.feed.current_at > read_at)
+    await store.close()
+
+
+def make_unwritable(folder: Path) -> None:
+    """A lock file that can be locked, but not written, as on a full disk."""
+    (lock,) = folder.glob("*.lock")
+    lock.unlink()
+    os.mkfifo(lock)

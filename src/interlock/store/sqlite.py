@@ -109,9 +109,11 @@ class Sqlite:
                 about = os.read(handle, MAX_ABOUT).decode(errors="replace")
             os.close(handle)
             return about or "another process"
-        os.ftruncate(handle, 0)
-        os.write(handle, about.encode())
         self._held.append(handle)
+        # The lock alone counts. On a full disk, its file cannot say who holds it.
+        with suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.write(handle, about.encode())
         return None
 
     def announce(self) -> None:
