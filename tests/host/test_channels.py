@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
+from hub.failing_store import fail_to_store, store_again
 from hub.running_hub import RunningHub, until
 from hub.test_journal import entries, entries_soon
 from interlock.config.channel_settings import ChannelSettings, ChannelWebhookSettings
@@ -21,6 +22,7 @@ from interlock.events.types import AgentWoken, now_us
 from interlock.host.channel_turns import messages_of_people
 from interlock.hub.audit.record import LIVE
 from interlock.hub.live.events import LIVE_PENDING, PendingEvent, pending_id
+from interlock.hub.live.touches import LIVE_TOUCHED
 from interlock.rooms.participant import Participant
 from interlock.server import (
     BeforeInference,
@@ -388,7 +390,11 @@ async def test_an_agent_takes_part_in_a_room(tmp_path: Path) -> None:
         listening = asyncio.ensure_future(listen())
         await until(lambda: "assistant" in ann.participants)
         await ann.chat("Hello, everyone.")
+        await fail_to_store(hub.hub_app.store, LIVE_TOUCHED.name)
         await ann.chat("What is the status?", to=["assistant"])
+        while "withheld, as they could not be noted" not in str(await hub.operate("logs", server="hub")):
+            await asyncio.sleep(0)
+        await store_again(hub.hub_app.store)
         answer = await asyncio.wait_for(said.get(), 60)
         assert answer.sender == "assistant"
         assert json.loads(answer.payload)["text"] == "All is well."

@@ -24,6 +24,8 @@ from interlock.wire.errors import Fault
 
 PAUSE_S: Final = 5.0
 """The pause before a topic is joined again."""
+AGAIN_S: Final = 1.0
+"""The pause before a message tries the store again."""
 MAX_CHARS: Final = 64 * 1024
 
 
@@ -101,7 +103,7 @@ class RoomConversations:
     async def _answer(
         self, member: TopicMember, name: str, table: ChannelSettings, topic: str, envelope: Envelope, text: str
     ) -> None:
-        await self._hub_app.live.touches.added(table.agent)
+        await self._note_text(table.agent)
         conversation, outcome, reason = "", "delivered", ""
         try:
             turn = await self._conversations.begin(name, table, None, f"{envelope.sender}: {show_hidden(text)}")
@@ -114,6 +116,16 @@ class RoomConversations:
         self._hub_app.journal.live_published(
             f"room:{topic}", envelope.sender, conversation, outcome, reason[:500], agent=table.agent
         )
+
+    async def _note_text(self, agent: str) -> None:
+        """Note that an agent is about to be given text. The message waits while the store fails."""
+        while True:
+            try:
+                await self._hub_app.live.touches.added(agent)
+            except Fault:
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return
 
 
 def _chat_text(envelope: Envelope) -> str | None:
