@@ -56,7 +56,7 @@ REGISTERED_S: Final = 30.0
 """How long servers may take after a start to register their channels again."""
 FIRST_PAUSE_S: Final = 1.0
 LAST_PAUSE_S: Final = 64.0
-"""A turn that could not begin is tried again after pauses that double. After the last one, the next event begins it."""
+"""A turn that could not begin is tried again after pauses that double. After that, the next event begins it."""
 BUSY_S: Final = 3600.0
 """How long events wait for a conversation whose turn is under way."""
 
@@ -91,8 +91,8 @@ class ChannelConversations:
         self._started = 0.0
         self._turns: dict[str, asyncio.Task[None]] = {}
         """Turns under way, by agent."""
-        self._pauses: dict[str, asyncio.Event] = {}
-        """The pauses before another try, by agent. Each ends when its event is set."""
+        self._woken: dict[str, asyncio.Event] = {}
+        """By agent, set by an event that comes after its turns began: no pause before another try outlasts it."""
 
     def start(self) -> None:
         """Begin to take messages, and begin turns for events, also for those of an earlier run."""
@@ -208,31 +208,38 @@ class ChannelConversations:
                 self._begin(agent)
 
     def _begin(self, agent: str) -> None:
-        if agent in self._pauses:
-            self._pauses[agent].set()
-        elif agent not in self._turns:
-            task = self._turns[agent] = asyncio.ensure_future(self._run(agent))
-            task.add_done_callback(lambda _: self._turns.pop(agent, None))
+        if agent in self._turns:
+            self._woken[agent].set()
+            return
+        woken = self._woken[agent] = asyncio.Event()
+        task = self._turns[agent] = asyncio.ensure_future(self._run(agent, woken))
+        task.add_done_callback(lambda _: self._turns.pop(agent, None))
 
-    async def _run(self, agent: str) -> None:
-        """Begin turns while the agent is woken. A failure is tried again, with growing pauses, a few times."""
+    async def _run(self, agent: str, woken: asyncio.Event) -> None:
+        """Begin turns while the agent is woken. A failure is tried again with the next event, or after a pause."""
         left: dict[str, PendingEvent] = {}
         pause_s = FIRST_PAUSE_S
         try:
-            while pause_s <= LAST_PAUSE_S:
+            while True:
+                woken.clear()
                 try:
                     await self._put_back(agent, left)
                     await self._run_turns(agent, left)
                     return
                 except (Fault, StoreError) as cause:
-                    text = f"the events of {agent} began no turn, the next try is in {pause_s:g} s: "
-                    self._hub_app.logs.add("hub", "hub", f"{text}{cause.for_operators}"[:500])
-                with contextlib.suppress(StoreError):
+                    again = f"in {pause_s:g} s" if pause_s <= LAST_PAUSE_S else "with the next event"
+                    text = f"the events of {agent} began no turn, the next try is {again}: {cause.for_operators}"
+                    self._hub_app.logs.add("hub", "hub", text[:500])
+                with contextlib.suppress(Fault, StoreError):
                     await self._put_back(agent, left)
-                await self._pause(agent, pause_s)
-                pause_s *= 2
+                if await _is_set(woken, pause_s if pause_s <= LAST_PAUSE_S else 0):
+                    pause_s = FIRST_PAUSE_S
+                elif pause_s <= LAST_PAUSE_S:
+                    pause_s *= 2
+                else:
+                    return
         finally:
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(Fault, StoreError):
                 await self._put_back(agent, left)
 
     async def _put_back(self, agent: str, left: dict[str, PendingEvent]) -> None:
@@ -240,16 +247,6 @@ class ChannelConversations:
         if left:
             await self._hub_app.live.deliveries.put_back(agent, left.values())
             left.clear()
-
-    async def _pause(self, agent: str, pause_s: float) -> None:
-        """Wait for a while, or until another event wakes the agent."""
-        woken = self._pauses[agent] = asyncio.Event()
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await woken.wait()
-        finally:
-            del self._pauses[agent]
 
     async def _run_turns(self, agent: str, left: dict[str, PendingEvent]) -> None:
         """Take events and run their turns while the agent is woken. `left` has those whose turn has not acted yet."""
@@ -389,3 +386,11 @@ class ChannelConversations:
     @property
     def _tables(self) -> dict[str, ChannelSettings]:
         return self._hub_app.config.channels
+
+
+async def _is_set(event: asyncio.Event, within_s: float) -> bool:
+    """Wait for a while. Returns whether the event was set."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    return event.is_set()
