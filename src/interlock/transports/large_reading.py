@@ -1,6 +1,7 @@
-"""Reads large messages in one thread beside the loop, in short steps.
+"""Reads large messages in threads beside the loop, in short steps.
 
 A conversation whose message is read here waits for it; all others continue. The number of waiting messages is bounded.
+Very large messages have a thread of their own, so that others do not wait behind them.
 """
 
 from __future__ import annotations
@@ -20,23 +21,26 @@ from interlock.wire.messages import BadMessage
 
 MAX_BUFFERED_BYTES: Final = 256 * 1024 * 1024
 """Bytes of messages that may wait to be read."""
+VERY_LARGE: Final = 256 * 1024
+"""Larger messages than this are very large: reading one may take a second."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class LargeReading:
-    """The reading thread of one loop."""
+    """The reading threads of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._thread = WorkerThreads(1, "large-messages")
+        self._large = WorkerThreads(1, "large-messages")
+        self._very_large = WorkerThreads(1, "very-large-messages")
         self.buffered_bytes = 0
         """Bytes that wait to be read, or are being read."""
 
     @classmethod
     def here(cls) -> LargeReading:
-        """The reading thread of the running loop."""
+        """The reading threads of the running loop."""
         loop = asyncio.get_running_loop()
         found = _READING.get(loop)
         if found is None:
@@ -55,31 +59,35 @@ class LargeReading:
 
         size = len(data)
         self.buffered_bytes += size
-        self._submit(decode_large, data, limits, members).add_done_callback(done)
+        self._submit(size, decode_large, data, limits, members).add_done_callback(done)
 
     async def value(self, data: bytes, limits: Limits) -> Read:
         """Read a JSON value that is no message. Raises a `Fault`."""
         if self.buffered_bytes + len(data) > MAX_BUFFERED_BYTES:
             raise Fault("RESOURCE_EXHAUSTED", "too many large messages wait to be read", retry_after_ms=1000)
         self.buffered_bytes += len(data)
+        thread = self._thread_for(len(data))
         try:
-            return await self._loop.run_in_executor(self._thread, decode_large_value, data, limits, limits.members)
+            return await self._loop.run_in_executor(thread, decode_large_value, data, limits, limits.members)
         finally:
             self.buffered_bytes -= len(data)
 
     def work(self, payload: bytes, change: Callable[[bytes], bytes], then: Callable[[bytes | Fault], None]) -> None:
-        """Change a large payload in the thread, and hand it over on the loop. `change` may raise a `Fault`."""
+        """Change a large payload in a thread, and hand it over on the loop. `change` may raise a `Fault`."""
 
         def done(future: Future[bytes]) -> None:
             self._loop.call_soon_threadsafe(self._changed, len(payload), future, then)
 
         self.buffered_bytes += len(payload)
-        self._submit(change, payload).add_done_callback(done)
+        self._submit(len(payload), change, payload).add_done_callback(done)
 
-    def _submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Hand work to the thread. The work fails where the system allows no more threads."""
+    def _thread_for(self, size: int) -> WorkerThreads:
+        return self._large if size <= VERY_LARGE else self._very_large
+
+    def _submit(self, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Hand work on so many bytes to a thread. The work fails where the system allows no more threads."""
         try:
-            return self._thread.submit(work, *args, **kwargs)
+            return self._thread_for(size).submit(work, *args, **kwargs)
         except OSError:
             refused: Future[T] = Future()
             refused.set_exception(Fault("RESOURCE_EXHAUSTED", "the system allows no more threads"))

@@ -19,7 +19,7 @@ from interlock.transports.http.client.heads import Heads, line
 from interlock.transports.http.client.link import HttpLink
 from interlock.transports.http.client.origin import Origin, split_url
 from interlock.transports.http.client.response_headers import keep_alive_seconds
-from interlock.transports.large_reading import LargeReading
+from interlock.transports.large_reading import VERY_LARGE, LargeReading
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from unread_answers import FEW_MEMBERS, IN_BATCHES, UNREAD
@@ -461,6 +461,22 @@ async def test_what_follows_a_stream_in_the_same_breath_is_no_answer_to_the_next
     await first.future
     answer = await second.future
     assert b"forger" not in answer.result
+
+
+async def test_a_large_answer_does_not_wait_for_a_very_large_one_of_another_peer(at) -> None:
+    go_on = threading.Event()
+
+    def wait(payload: bytes) -> bytes:
+        go_on.wait()
+        return payload
+
+    linked = await at(lambda visit: visit.result({"text": "x" * 200_000}))
+    LargeReading.here().work(bytes(2 * VERY_LARGE), wait, lambda _: None)
+    try:
+        async with asyncio.timeout(30):
+            assert len((await linked.ask("tools/list"))["text"]) == 200_000
+    finally:
+        go_on.set()
 
 
 async def test_t37_events_behind_a_large_one_have_a_bound_of_bytes(at) -> None:
