@@ -18,6 +18,8 @@ from interlock.process.turns import batches
 ENTRIES_AT_ONCE: Final = 64
 """Entries that are counted and published in one turn of the loop. Callbacks that are scheduled together share a turn,
 so each piece schedules the next."""
+MAX_PIECES: Final = 256
+"""Pieces that may wait: those of four of the largest batches."""
 
 
 class CommitPublisher:
@@ -26,18 +28,17 @@ class CommitPublisher:
     def __init__(self, bus: Bus | None = None, counts: Counts | None = None) -> None:
         self._bus = bus or Bus()
         self._counts = counts
-        self._chain = ""
-        self._pieces: deque[list[Entry]] = deque()
-        """The rest of the last batch."""
+        self._pieces: deque[tuple[str, list[Entry]]] = deque()
+        """Entries that are not counted and published yet, in order, with their chain."""
         self._next: asyncio.Handle | None = None
 
     def on_committed(self, chain: str, written: list[Entry]) -> None:
         """Entries were committed, in order. Calls go on between the pieces in which they are counted and published."""
-        while self._pieces:
-            self._take_piece()  # of the batch before, so that events stay in order
-        self._chain = chain
-        self._pieces.extend(batches(written, ENTRIES_AT_ONCE))
-        self._take_piece()
+        self._pieces.extend((chain, piece) for piece in batches(written, ENTRIES_AT_ONCE))
+        if self._next is None:
+            self._take_piece()
+        while len(self._pieces) > MAX_PIECES:
+            self._take_piece()
         self._schedule()
         if self._bus.wants(AuditCommitted):
             self._bus.publish(AuditCommitted(chain, written[-1].seq, now_us(), written[0].seq))
@@ -53,11 +54,11 @@ class CommitPublisher:
             self._schedule()
 
     def _take_piece(self) -> None:
-        entries = self._pieces.popleft()
+        chain, entries = self._pieces.popleft()
         if self._counts is not None:
             self._counts.count(entries)
         if self._bus.wants(AuditAppended):
-            self._publish(self._chain, entries)
+            self._publish(chain, entries)
 
     def _publish(self, chain: str, entries: Sequence[Entry]) -> None:
         for entry in entries:
