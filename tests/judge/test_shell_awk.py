@@ -5,6 +5,7 @@ from __future__ import annotations
 from cases import each_case
 from interlock.judge.readonly import judge_readonly_shell
 from interlock.judge.shell import ShellRules, judge_shell
+from processor_work import work_of
 
 EVERYDAY = ShellRules(everyday=True)
 RUNS = [
@@ -100,3 +101,10 @@ def test_a_program_from_elsewhere_or_that_reads_secrets_is_questioned(command: s
 )
 def test_a_program_that_writes_is_questioned_however_its_slashes_are_read(program: str) -> None:
     assert {finding.rule for finding in judge_shell(["awk", program, "data"], EVERYDAY)} == {"shell.writes"}
+
+
+@each_case(
+    "token", [";" * 3_000 + "print" * 900, "print" * 1_500, "|" * 7_000, "print>" * 1_200, "print" * 800 + ">" * 3_000]
+)
+def test_t38_a_long_pattern_costs_no_more_than_its_length(token: str) -> None:
+    assert work_of(lambda: judge_shell(f"awk '/{token}/ {{ x > 1 }}' file", EVERYDAY)) < 5_000_000

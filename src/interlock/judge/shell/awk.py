@@ -7,7 +7,7 @@ program is read in each of these ways, and has the effects that it has in any of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 
@@ -29,9 +29,9 @@ _TOKEN = re.compile(r'\\\r?\n|\s+|#[^\n]*|"(?:[^"\\]|\\.)*+"?|[0-9]+|\w+|\+\+|--
 _PATTERN = re.compile(r"/(?:[^/\\\n]|\\.)*+/?", re.DOTALL)
 _BRACKETED = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n]|\\.)*+\]|\[)*+/?", re.DOTALL)
 _CLASSES = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n\[]|\\.|\[:\w+:\]|\[)*+\]|\[)*+/?", re.DOTALL)
-_SWALLOWED = re.compile(r"\|.*(?:print|getline)|(?:print|getline).*\|", re.DOTALL)
+_SWALLOWED = tuple(tuple(map(re.compile, parts)) for parts in ((r"\|", "print|getline"), ("print|getline", r"\|")))
 """A pattern of which a part reads like a pipe is rather code between two divisions."""
-_SWALLOWED_WRITE = re.compile(r"[;{}].*print.*>|print.*>.*[;}]", re.DOTALL)
+_SWALLOWED_WRITE = tuple(tuple(map(re.compile, parts)) for parts in (("[;{}]", "print", ">"), ("print", ">", "[;}]")))
 _TO_COMMAND = re.compile(r'\|&?\s*(?:"|getline)')
 _SYSTEM = re.compile(r"system(?:\s|\\\r?\n)*\(", re.IGNORECASE)
 """Also behind a number, which may be joined to the name: `1system("id")`, `0xasystem("id")`."""
@@ -124,8 +124,8 @@ def _bare(program: str, pattern: re.Pattern[str], *, divides: bool) -> str:
         at += len(token)
         first = token[0]
         if first == '"' or (first == "/" and len(token) > 1):
-            swallows = first == "/" and (_SWALLOWED.search(token) or ('"' in token and sends))
-            written = first == "/" and _SWALLOWED_WRITE.search(token) is not None
+            swallows = first == "/" and (_holds(token, _SWALLOWED) or ('"' in token and sends))
+            written = first == "/" and _holds(token, _SWALLOWED_WRITE)
             parts.append(" | " if swallows else ' print > "" ' if written else '""')
             value = divides if first == "/" else True
         elif first in "#\\" or (first.isspace() and "\n" not in token):
@@ -136,3 +136,17 @@ def _bare(program: str, pattern: re.Pattern[str], *, divides: bool) -> str:
             value = (word and token not in _BEFORE_PATTERN) or token in _VALUE_ENDS
             value = divides if token in _AMBIGUOUS else value
     return "".join(parts)
+
+
+def _holds(token: str, ways: Iterable[Sequence[re.Pattern[str]]]) -> bool:
+    """Whether a token holds all parts of one of the ways in their order. One expression for it may take cubic time."""
+    for parts in ways:
+        at = 0
+        for part in parts:
+            found = part.search(token, at)
+            if found is None:
+                break
+            at = found.end()
+        else:
+            return True
+    return False
