@@ -5,9 +5,16 @@ The parser keeps the interpreter to itself, so it gets a text in parts: between 
 
 from __future__ import annotations
 
-import re
 import threading
 from typing import TYPE_CHECKING
+
+from interlock.judge.shell.here_documents import (
+    Span,
+    quoted_documents,
+    reads_documents_alike,
+    with_blank_bodies,
+    without_bodies,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Point
@@ -22,10 +29,21 @@ _parser: Parser | None = None
 
 
 def syntax_tree(source: bytes) -> Node | None:
-    """The root of the tree of a text; None for one that takes the parser too long. The caller holds `LOCK`."""
-    parts = _Parts(source)
+    """The root of the tree of a text; None for one that takes the parser too long. The caller holds `LOCK`.
+
+    It is also None where the grammar and a shell disagree about the end of a here-document: the one would read as text
+    what the other runs.
+    """
+    documents: list[Span] = []
+    read = source
+    if is_costly(source):
+        documents = quoted_documents(source)
+        if not documents or is_costly(without_bodies(source, documents)):
+            return None
+        read = with_blank_bodies(source, documents)
+    parts = _Parts(read)
     root = _shared_parser().parse(parts.read).root_node
-    return root if parts.left > 0 else None
+    return root if parts.left > 0 and reads_documents_alike(root, read, documents) else None
 
 
 class _Parts:
@@ -76,28 +94,10 @@ def first_error(root: Node) -> tuple[int, int]:
 MAX_OPERATORS = 400
 _OPERATORS = b";&|<>($`{[\n"
 _COSTLY = (b"<<", b"${", b"$((", b"[[")
-_PLAIN = rb"[^'\"\\#`$(\[{]*"
-_QUOTED_DOCUMENT = re.compile(_PLAIN + rb"<<(-?)[ \t]*(['\"])(\w+)\2" + _PLAIN.replace(b"^", b"^\n") + rb"\n")
-"""The line with which a here-document in quotes begins, where nothing before it can be read in another way."""
 
 
 def is_costly(source: bytes) -> bool:
     """The grammar takes quadratic time on piles of these; honest commands hold a handful."""
-    source = _without_documents(source)
     if sum([source.count(operator) for operator in _OPERATORS]) > MAX_OPERATORS:
         return True
     return any(source.count(mark) > 32 for mark in _COSTLY)
-
-
-def _without_documents(source: bytes) -> bytes:
-    """A text without its here-documents in quotes: the grammar reads each of them as one word."""
-    parts: list[bytes] = []
-    at = 0
-    while (found := _QUOTED_DOCUMENT.match(source, at)) is not None:
-        tabs = rb"\t*" if found[1] else b""
-        end = re.compile(rb"^" + tabs + found[3] + rb"$", re.MULTILINE).search(source, found.end())
-        if end is None:
-            break
-        parts.append(found[0])
-        at = end.start()
-    return b"".join(parts) + source[at:]
