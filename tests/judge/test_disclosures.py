@@ -150,6 +150,7 @@ def test_code_may_write_a_file_of_the_project_by_the_name_of_a_variable(lines: s
         "p = 'a';def f(p): open(p, 'w').write('1');f('/etc/hosts')",
         "p = 'a';import os;os.chdir('/etc');open(p, 'w').write('1')",
         "import os;os.chdir('/etc');open('hosts', 'w').write('1')",
+        "'../../a';dict(;__doc__ = 'a';);open(__doc__, 'w').write('1')",
     ],
 )
 def test_a_variable_that_may_name_another_file_is_not_followed(lines: str) -> None:

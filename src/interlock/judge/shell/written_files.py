@@ -16,15 +16,16 @@ _WRITES = re.compile(
     r"""|\b(?:pathlib\.)?Path\(\s*['"](?P<path>[\w./-]+)['"]\s*\)\.write_(?:text|bytes)\("""
 )
 _OTHER_NAMES = re.compile(
-    r"\b(?:vars|locals|globals|exec|eval|[gs]etattr|f_globals|f_locals|__dict__|__set\w+__)\b|import\s*\(?\s*\*|[^\x00-\x7f]"
+    r"\b(?:vars|locals|globals|exec|eval|[gs]etattr|f_globals|f_locals|__dict__|__set\w+__)\b|import[\s(\\]*\*|[^\x00-\x7f]"
 )
 """Ways to set a variable without its name. Outside ASCII, two spellings may be one name."""
 _FILE = r"""['"][\w./-]+['"]"""
 _NAMED = re.compile(
-    rf"^(?P<name>[A-Za-z_]\w*)[ \t]*=[ \t]*(?P<value>{_FILE}|(?:pathlib\.)?Path\([ \t]*{_FILE}[ \t]*\))[ \t]*;?[ \t]*$",
+    r"^(?P<name>(?!__)[A-Za-z_]\w*)[ \t]*=[ \t]*"
+    rf"(?P<value>{_FILE}|(?:pathlib\.)?Path\([ \t]*{_FILE}[ \t]*\))[ \t]*;?[ \t]*$",
     re.MULTILINE,
 )
-"""A variable that gets the name of a file, or a path, in a line of its own."""
+"""A variable that gets the name of a file, or a path, in a line of its own. `__doc__` has another value."""
 
 
 def without_own_writes(code: str) -> str:
