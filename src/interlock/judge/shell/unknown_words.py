@@ -17,6 +17,8 @@ from interlock.judge.shell.values import UNKNOWN
 from interlock.judge.shell.wrappers import inner_commands
 
 _IN_QUOTES = re.compile(r"\$\{\"([^{}]*)\}")
+_SEVERAL = re.compile(r"\$@|\$\{(?:!|.*@)", re.DOTALL)
+"""An expansion that may be several words in quotes, too: `$@`, `${a[@]}`, `${x:-$@}`, `${!x}`."""
 _MAX_PROGRAMS = 8
 """Words of a wrapper among which the program that it runs is looked for."""
 _RUN_ON_INPUT = frozenset({"parallel", "xargs"})
@@ -56,7 +58,9 @@ def worst_readings(command: Command, followed: FollowedScript) -> Iterator[tuple
     """Argument lists in which one word that is not known is an option or a program that does harm."""
     program = known(program_name(command.words[0].text))
     words = [(at, word) for at, word in enumerate(command.words) if at and word.dynamic]
-    unknown = [at for at, word in words if not _is_free_value(word, program) and _may_be_options(word, followed)]
+    unknown = [
+        at for at, word in words if not _is_free_value(word, program, followed) and _may_be_options(word, followed)
+    ]
     read = [followed.first_reading(word) for word in command.words] if unknown else []
     for at in unknown if len(unknown) <= _MAX_WORDS else (*unknown[: _MAX_WORDS - 1], unknown[-1]):
         word = command.words[at]
@@ -87,12 +91,11 @@ def readings_of_input(command: Command, followed: FollowedScript) -> Iterator[tu
             yield command.words[0], [*argv, *words]
 
 
-def _is_free_value(word: Word, program: Program) -> bool:
+def _is_free_value(word: Word, program: Program, followed: FollowedScript) -> bool:
     """`--author="$(…)"`: one word, and the value of an option that takes any."""
-    option = word.template.partition("=")[0]
-    names = INSERTED.findall(word.template)
-    is_one = word.quoted or names == _IN_QUOTES.findall(word.marked)
-    return option in program.free_values and is_one and not any(name.endswith("@") or "[@]" in name for name in names)
+    if word.template.partition("=")[0] not in program.free_values or followed.sets_any or _SEVERAL.search(word.text):
+        return False
+    return word.quoted or INSERTED.findall(word.template) == _IN_QUOTES.findall(word.marked)
 
 
 def _may_be_options(word: Word, followed: FollowedScript) -> bool:
