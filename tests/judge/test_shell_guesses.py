@@ -112,6 +112,15 @@ kak -e '%sh{ls}' file
 hatch run test:sudo reboot
 hatch run test:cat .env
 yarn config set yarnPath ./other.cjs
+hatch run +py=3.11 reboot
+npm explore lodash reboot
+npm set-script test reboot
+npm --workspace exec x -c reboot
+pnpm --filter exec dlx kill -9 -1
+bear --library ls -- sudo reboot
+flatpak-spawn --sandbox-expose ls -- sudo reboot
+lima --workdir ls -- sudo reboot
+ctr tasks -x 'a;' exec --exec-id a c sudo reboot
 """.strip().splitlines()
 ORDINARY = """
 nobody-listed history --all
@@ -131,6 +140,7 @@ cargo build --target x86_64-unknown-linux-gnu
 cp sudo.md docs/
 yarn workspace web exec tsc --noEmit
 uvx --from httpie http --help
+hatch run +py=3.11 pytest
 npm pkg set scripts.test="vitest run"
 npx husky add .husky/pre-commit "npm test"
 gh alias set co "pr checkout"

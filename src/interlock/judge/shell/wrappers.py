@@ -11,6 +11,8 @@ from interlock.judge.shell.guesses import guessed_commands
 from interlock.judge.shell.programs import Program, Wrapper, known
 
 _ONLY_AFTER_DASHES = frozenset({("debug",), ("develop",), ("enter",)})
+_NAME_FIRST = frozenset({("explore",), ("set-script",)})
+"""Verbs with a name before the command."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _OPTION = re.compile(r"^(?:-(?:-[\w-]+=|\w)|\w+(?:\.[\w:-]+)+=)")
 """The option or setting that a text is written behind: `-c'ls -l'`, `--command='ls -l'`, `scripts.list='ls -l'`."""
@@ -129,18 +131,19 @@ def _after_verb(arguments: Sequence[str], program: Program) -> list[list[str]] |
     """The commands behind a verb after which there is one; None without such a verb."""
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
     found = [list(arguments[dashes + 1 :])] if dashes < len(arguments) else []
+    shell, has_verb = "starts-shell" in program.kinds, False
+    # More than one may be the verb: the first word behind an option may be its value.
     for verb in program.passes:
         ends = [0] if verb == ("--",) else _ends_of_verb(arguments[:dashes], verb)
-        if not ends:
-            continue
+        has_verb = has_verb or bool(ends)
         if verb == ("--",) or verb in _ONLY_AFTER_DASHES:
-            return found
+            continue
         if len(ends) > _MAX_ENDS:
             return [[""]]
         # The dashes may be those of the command, too: `pnpm exec sudo -- ls`.
-        shell, most = "starts-shell" in program.kinds, 1 if "direct" in program.kinds else _MAX_FREE
-        return found + [tail for end in ends for tail in _tails(arguments[end:], most) if tail[0] != "." or shell]
-    return None
+        most = 1 if "direct" in program.kinds and verb not in _NAME_FIRST else _MAX_FREE
+        found += [tail for end in ends for tail in _tails(arguments[end:], most) if tail[0] != "." or shell]
+    return found if has_verb else None
 
 
 def _ends_of_verb(arguments: Sequence[str], verb: Sequence[str]) -> list[int]:
@@ -154,7 +157,7 @@ def _ends_of_verb(arguments: Sequence[str], verb: Sequence[str]) -> list[int]:
             ends += [at + 1] if len(verb) in longer else []
             is_value = before.startswith("-") and "=" not in before
             matched = (matched if is_value else set()) | (longer - {len(verb)})
-        matched = {0} if word.endswith(";") else matched  # tmux runs several commands
+        matched = matched | {0} if word.endswith(";") else matched  # tmux runs several commands
         before = word
     return ends
 
@@ -167,7 +170,7 @@ def _tails(rest: Sequence[str], most: int) -> list[list[str]]:
     found: list[list[str]] = []
     free = 0
     for before, (at, word) in zip(("", *rest), enumerate(rest), strict=False):
-        if word.startswith("-"):
+        if word.startswith(("-", "+")):
             continue
         found.append(list(rest[at:]))
         free += not before.startswith("-") or "=" in before
