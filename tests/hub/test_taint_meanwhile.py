@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from interlock.config.settings import ApprovalSettings, HubSettings, ProfileSettings, ServerSettings, TimeoutSettings
-from interlock.hub.auth.principals import local_person
+from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.calls.call import FleetingCheck
 from interlock.hub.calls.gates.taint import RULE, TaintGate, TaintPolicy
 from interlock.hub.catalog.target import Target
+from interlock.hub.taints import TAINTS
 from interlock.protocols.mgp.events import EVENT
 from interlock.protocols.mgp.permissions import Risk
 
@@ -73,6 +74,10 @@ async def test_t129_a_result_whose_taint_cannot_be_stored_is_withheld(tmp_path: 
         assert "its taint could not be stored, since " in answer["error"]["message"]
         assert hub.hub_app.taints.of("agent:mine") is not None, "it counts in this process all the same"
         await store_again(hub.hub_app.store)
+        told = cast("Any", SimpleNamespace(owner="agent:mine", principal=Principal("mine", "agent")))
+        while await hub.hub_app.store.get(TAINTS, "agent:mine") is None:
+            hub.hub_app.taints.add(told, Target("tool", "web", "fetch"), asking=False)  # A notification stores it, too.
+            await asyncio.sleep(0)
         while not (await call(mine, "web__fetch")).startswith("Now"):
             pass
         assert await call(mine, "notes__save") == "APPROVAL_PENDING"

@@ -153,8 +153,10 @@ class Taints:
                 if then is not None:
                     then()
                 return
-            # Notifications wait for no commit, so one that is under way is enough for them.
-            if then is not None or not (before.id in self._waiting or before.id in self._storing):
+            # Notifications wait for no commit, so one that is under way is enough for them. A round that failed left
+            # its taints to the next one, which may not have begun.
+            under_way = self._rounds.is_running and (before.id in self._waiting or before.id in self._storing)
+            if then is not None or not under_way:
                 self._wait(before, None, following)
             return
         known = () if before is None else before.sources

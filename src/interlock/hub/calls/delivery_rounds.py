@@ -38,6 +38,11 @@ class DeliveryRounds:
         self._next: asyncio.Future[None] | None = None
         """Done once the round that new changes join is stored; None while no change waits."""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the changes that wait now are about to be stored."""
+        return self._running
+
     def join(
         self,
         then: Callable[[], None] | None = None,
