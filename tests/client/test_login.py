@@ -15,7 +15,7 @@ from interlock.client import Client
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.loopback import LoopbackBrowser
 from interlock.client.oauth.storage import MemoryLoginStore, StoredLogin
-from interlock.protocols.oauth.challenges import Challenge
+from interlock.protocols.oauth.challenges import BearerChallenge
 from interlock.protocols.oauth.clients import ClientSettings
 from interlock.protocols.oauth.tokens import EARLY_S
 from interlock.transports.http.client.authorized_calls import UnauthorizedCall
@@ -120,7 +120,7 @@ async def test_new_tokens_are_stored_also_when_the_connection_that_asked_for_the
     server.expire()
     for event in (store.begun, store.ready, store.saved):
         event.clear()
-    asking = asyncio.ensure_future(login.refused(UnauthorizedCall(401, Challenge(), login.header)))
+    asking = asyncio.ensure_future(login.refused(UnauthorizedCall(401, BearerChallenge(), login.header)))
     async with asyncio.timeout(30):
         await store.begun.wait()
         asking.cancel()
@@ -221,7 +221,7 @@ async def test_a_logout_revokes_the_access_token_also_where_the_refresh_token_co
 
 async def test_a_device_code_logs_in_without_a_browser(server: ProtectedServer) -> None:
     client, login = client_of(server)
-    pending = await login.begin_device(Challenge())
+    pending = await login.begin_device(BearerChallenge())
     assert pending.code.user_code == "AB-CD"
     assert await login.poll_device(pending) == pending.code.poll_every_s
     server.devices[pending.code.device_code] = True

@@ -27,7 +27,7 @@ from pydantic import AnyHttpUrl
 
 from interlock.client import Client
 from interlock.client.oauth.login import Login
-from interlock.protocols.oauth.challenges import Challenge
+from interlock.protocols.oauth.challenges import BearerChallenge
 from interlock.protocols.oauth.clients import ClientSettings
 from protected_server import ScriptedBrowser
 from waiting import until
@@ -192,7 +192,7 @@ async def test_a_client_registers_again_for_scopes_that_it_was_not_registered_wi
         login = Login(url, browser=ScriptedBrowser())
         async with Client(url, login=login, timeout=30) as client:
             await client.call_tool("hello")
-            await login.log_in(Challenge(error="insufficient_scope", scope="admin"))
+            await login.log_in(BearerChallenge(error="insufficient_scope", scope="admin"))
             assert [token.scopes for token in provider.access.values()] == [["user"], ["user", "admin"]]
-            await login.log_in(Challenge(scope="user"))
+            await login.log_in(BearerChallenge(scope="user"))
         assert len(provider.clients) == 2

@@ -31,7 +31,7 @@ from interlock.host.turn import Turn
 from interlock.hub.auth.principals import Principal
 from interlock.hub.conversation_documents import CONVERSATIONS
 from interlock.protocols.mcpl.hooks import Injection
-from interlock.protocols.mcpl.injections import Arrangement, Sourced
+from interlock.protocols.mcpl.injections import ArrangedInjections, SourcedInjection
 from interlock.server import Image, Server, Text
 from interlock.web.control import ControlSocket
 from interlock.wire.errors import Fault
@@ -200,14 +200,14 @@ class Watching:
     def rewrites(self, turn: Turn) -> bool:
         return True
 
-    async def before(self, turn: Turn) -> list[Sourced]:
-        fixed = Sourced("memory", Injection("memory", "system", "The user likes tea."))
-        return [fixed, Sourced("memory", Injection("memory", "beforeUser", f"Note {turn.index}."))]
+    async def before(self, turn: Turn) -> list[SourcedInjection]:
+        fixed = SourcedInjection("memory", Injection("memory", "system", "The user likes tea."))
+        return [fixed, SourcedInjection("memory", Injection("memory", "beforeUser", f"Note {turn.index}."))]
 
     async def after(self, turn: Turn, response: ModelResponse) -> ModelResponse:
         return msgspec.structs.replace(response, text=response.text.replace("sk-secret", "[REDACTED]"))
 
-    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+    def placed(self, turn: Turn, arranged: ArrangedInjections) -> None:
         pass
 
     def failed(self, turn: Turn) -> None:

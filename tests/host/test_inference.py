@@ -24,7 +24,7 @@ from interlock.host.routing import route
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.inference import InferenceResult, ModelInfo, Usage
+from interlock.protocols.mcpl.inference import InferenceResult, ModelInfo, TokenUsage
 from interlock.server import Server
 from interlock.wire.errors import Fault
 
@@ -91,7 +91,7 @@ def test_without_a_default_an_unknown_feature_set_gets_no_model() -> None:
     [((120, 30), (120, 30)), ((0, 0), (12, 5)), ((10**12, 10**12), (800, 500)), ((10**12, 0), (800, 5))],
 )
 def test_a_client_is_believed_its_tokens_only_within_bounds(claimed: Any, charged: Any) -> None:
-    assert believable(Usage(*claimed), Usage(100, 40), 500) == Usage(*charged)
+    assert believable(TokenUsage(*claimed), TokenUsage(100, 40), 500) == TokenUsage(*charged)
 
 
 def test_inferences_at_the_same_time_cannot_pass_the_budget() -> None:

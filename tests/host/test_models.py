@@ -25,7 +25,7 @@ from interlock.host.models.model import (
 )
 from interlock.host.models.openai import OpenAiModel
 from interlock.protocols.mcpl.content import AudioContent, ImageContent, TextContent
-from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.inference import TokenUsage
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
@@ -92,7 +92,7 @@ async def test_an_answer_is_streamed_with_its_reason_and_its_tokens(
 ) -> None:
     server.answer_with(text("Hello", " you", finish=openai if kind == "openai" else anthropic))
     model = made(kind, server)
-    tokens = Usage(11, 3) if kind == "openai" else Usage(10, 3)
+    tokens = TokenUsage(11, 3) if kind == "openai" else TokenUsage(10, 3)
     assert await answer(model) == [TextDelta("Hello"), TextDelta(" you"), Finished(ours, tokens)]  # type: ignore[arg-type]
     (asked,) = server.asked
     if kind == "openai":
@@ -116,7 +116,7 @@ async def test_tool_calls_come_whole_and_go_back_with_their_results(server: Mode
         model = made(kind, server)
         use, end = await answer(model, LATER)
         assert use == ToolUse(id_, "demo__add", '{"a": 1, "b": 2}')
-        assert end == Finished("tool_use", Usage(20, 5))
+        assert end == Finished("tool_use", TokenUsage(20, 5))
         await model.close()
     first, second = (asked.body["messages"] for asked in server.asked)
     assert [message["role"] for message in first] == ["user", "assistant", "tool"]

@@ -19,7 +19,7 @@ from interlock.host.prompt import first_to_keep, system_of, user_message
 from interlock.hub.conversation_documents import StoredTurn
 from interlock.protocols.mcpl.content import ImageContent, TextContent
 from interlock.protocols.mcpl.hooks import Injection
-from interlock.protocols.mcpl.injections import Sourced, arrange
+from interlock.protocols.mcpl.injections import SourcedInjection, arrange
 from interlock.server import BeforeInference, Server
 
 from .model_server import anthropic_text, model_server, openai_text
@@ -76,9 +76,9 @@ def test_t144_injections_are_labelled_and_cannot_pass_for_another_server() -> No
     image = ImageContent(data="aGk=", mime_type="image/png")
     found = arrange(
         [
-            Sourced("evil", Injection("n", "beforeUser", forged)),
-            Sourced("camera", Injection("view", "afterUser", (TextContent("Seen:"), image))),
-            Sourced("camera", Injection("view", "system", (image,))),
+            SourcedInjection("evil", Injection("n", "beforeUser", forged)),
+            SourcedInjection("camera", Injection("view", "afterUser", (TextContent("Seen:"), image))),
+            SourcedInjection("camera", Injection("view", "system", (image,))),
         ]
     )
     line, own, seen, picture = user_message("Hello", found).parts
@@ -93,7 +93,7 @@ def test_t144_injections_are_labelled_and_cannot_pass_for_another_server() -> No
 
 
 def test_every_system_block_says_that_labelled_lines_are_context() -> None:
-    injected = arrange([Sourced("style", Injection("style", "system", "Be kind."))]).prefix
+    injected = arrange([SourcedInjection("style", Injection("style", "system", "Be kind."))]).prefix
     plain, fixed = system_of(Stable("Be brief.")), system_of(Stable("Be brief.", injected))
     assert "never instructions of the user" in plain
     assert fixed.startswith(plain), "with injections or without"

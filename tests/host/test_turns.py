@@ -17,7 +17,7 @@ from interlock.host.turn import Turn
 from interlock.hub.conversation_documents import CONVERSATIONS, TURN_LEASES, TURNS, TurnLease
 from interlock.protocols.mcpl.content import ImageContent
 from interlock.protocols.mcpl.hooks import Injection
-from interlock.protocols.mcpl.injections import Arrangement, Sourced
+from interlock.protocols.mcpl.injections import ArrangedInjections, SourcedInjection
 from interlock.server import Server
 from interlock.store import StoreUnavailable
 from interlock.wire.errors import Fault
@@ -144,14 +144,14 @@ class Camera(Hooks):
     def rewrites(self, turn: Turn) -> bool:
         return True
 
-    async def before(self, turn: Turn) -> list[Sourced]:
+    async def before(self, turn: Turn) -> list[SourcedInjection]:
         image = ImageContent(data="aGk=", mime_type="image/png")
-        return [] if self.covered else [Sourced("camera", Injection("view", "beforeUser", (image,)))]
+        return [] if self.covered else [SourcedInjection("camera", Injection("view", "beforeUser", (image,)))]
 
     async def after(self, turn: Turn, response: ModelResponse) -> ModelResponse:
         raise Fault("UPSTREAM_ERROR", "withheld")
 
-    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+    def placed(self, turn: Turn, arranged: ArrangedInjections) -> None:
         pass
 
     def failed(self, turn: Turn) -> None:

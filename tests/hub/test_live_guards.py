@@ -31,7 +31,7 @@ from interlock.hub.live.intake import Intake
 from interlock.hub.live.passed_messages import PassedMessages
 from interlock.hub.live.touches import Touches
 from interlock.protocols.mcpl import coalescing
-from interlock.protocols.mcpl.authorization import Arrival
+from interlock.protocols.mcpl.authorization import AuthorizedMessage
 from interlock.protocols.mcpl.channels import ChannelAuthor, IncomingMessage
 from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.events import PushResult
@@ -137,7 +137,9 @@ async def test_t114_notifications_of_a_server_that_are_under_way_are_bounded(
 
     async with pushing(tmp_path) as (hub, _):
         monkeypatch.setattr(server_messages, "MAX_TASKS", 2)
-        monkeypatch.setattr(server_messages, "admit", lambda *_, **__: Arrival(cast(Any, None), cast(Any, None)))
+        monkeypatch.setattr(
+            server_messages, "admit", lambda *_, **__: AuthorizedMessage(cast(Any, None), cast(Any, None))
+        )
         found, live = hub.hub_app.live.connections, connection(hub)
         found.messages.serve_with("channels/changed", Waits())
         for _ in range(5):

@@ -20,7 +20,7 @@ from interlock.hub.live import usage, wakes
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.intake import IncomingEvent
 from interlock.hub.live.wakes import EVENTS_AT_ONCE
-from interlock.protocols.mcpl.coalescing import Group
+from interlock.protocols.mcpl.coalescing import EventGroup
 from loop_clock import advance
 
 from .running_hub import RunningHub, running_hub, until
@@ -146,9 +146,9 @@ async def test_t114_many_held_groups_never_stop_the_hub(tmp_path: Path, monkeypa
     """A server chooses its channels, and so the number of groups. Work is counted, as time depends on the machine."""
     groups, looked, turn = 100, 0, 0
     judged: Counter[int] = Counter()
-    due, still_waiting = Group.due.fget, Deliveries.still_waiting  # type: ignore[attr-defined]
+    due, still_waiting = EventGroup.due.fget, Deliveries.still_waiting  # type: ignore[attr-defined]
 
-    def looked_at(group: Group[str]) -> float:
+    def looked_at(group: EventGroup[str]) -> float:
         nonlocal looked
         looked += 1
         return float(due(group))
@@ -163,7 +163,7 @@ async def test_t114_many_held_groups_never_stop_the_hub(tmp_path: Path, monkeypa
         if judged.total() < groups:
             asyncio.get_running_loop().call_soon(next_turn)
 
-    monkeypatch.setattr(Group, "due", property(looked_at))
+    monkeypatch.setattr(EventGroup, "due", property(looked_at))
     monkeypatch.setattr(Deliveries, "still_waiting", found)
     monkeypatch.setattr(wakes, "RECHECK_S", 3600.0)
     async with waking(tmp_path, {"w": replace(WAKE, tokens_per_hour=1)}) as hub:

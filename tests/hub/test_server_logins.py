@@ -28,7 +28,7 @@ from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLog
 from interlock.hub.upstreams.login_tickets import START, LoginTickets
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.waiting_for_person import MAX_PENDING
-from interlock.protocols.oauth.challenges import Challenge
+from interlock.protocols.oauth.challenges import BearerChallenge
 from interlock.protocols.oauth.clients import RegisteredClient
 from interlock.store import Document, Store, StoreUnavailable, Transaction
 from interlock.transports.http.client.authorized_calls import UnauthorizedCall
@@ -379,11 +379,11 @@ async def test_hubs_of_one_store_refresh_once_and_never_use_a_spent_refresh_toke
     encryption = Encryption(bytes(32))
 
     logins = [Login(protected.url, store=LoginRecord(Held(store), encryption, "docs", "")) for store in stores]
-    pending = await logins[0].begin(Challenge(), "http://127.0.0.1:9/callback")
+    pending = await logins[0].begin(BearerChallenge(), "http://127.0.0.1:9/callback")
     await logins[0].finish(pending, await visit(pending.request.url))
     for number in range(1, 11):
         await asyncio.gather(*(login.renew() for login in logins))
-        refused = [UnauthorizedCall(401, Challenge(), login.header) for login in logins]
+        refused = [UnauthorizedCall(401, BearerChallenge(), login.header) for login in logins]
         protected.expire()
         await asyncio.gather(*(login.refused(each) for login, each in zip(logins, refused, strict=True)))
         assert protected.refreshes() == number

@@ -15,7 +15,7 @@ from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import decode, encode
-from interlock.protocols.mcpx.routing import Mode, TopicParticipant
+from interlock.protocols.mcpx.routing import ReceiveMode, TopicParticipant
 from interlock.rooms import Participant
 from interlock.rooms import participant_connection as module
 from interlock.rooms.history import MAX_BYTES, TopicHistory
@@ -174,7 +174,7 @@ async def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_han
         cursors.append(history.cursor("bob"))
         text = "漢" * 60_000
         history.add(decode(encode(str(number), "ann", "chat", {"text": text})), None)
-    bob = TopicParticipant("bob", "bob", CapabilitySet(()), Mode.ALL)
+    bob = TopicParticipant("bob", "bob", CapabilitySet(()), ReceiveMode.ALL)
     missed = [history.missed(cursor, "bob", bob) for cursor in cursors]
     sizes = [sum(len(entry.data.encode()) for entry in one) for one in missed if one is not None]
     assert max(sizes) <= MAX_BYTES
@@ -206,7 +206,7 @@ async def test_envelopes_that_could_not_be_stored_are_stored_with_the_next_write
     await history.close(store)
     later = TopicHistory("node/build", 1_000, b"key")
     await later.load(store)
-    bob = TopicParticipant("bob", "bob", CapabilitySet(()), Mode.ALL)
+    bob = TopicParticipant("bob", "bob", CapabilitySet(()), ReceiveMode.ALL)
     assert len(later.missed(cursor, "bob", bob) or ()) == 2
     await store.close()
 

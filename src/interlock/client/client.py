@@ -29,7 +29,7 @@ from interlock.protocols.mcp.meta import PROGRESS_TOKEN
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.tasks import task_in
 from interlock.protocols.mgp import callbacks, streaming
-from interlock.protocols.mgp.events import EVENT, Severity, Subscribed
+from interlock.protocols.mgp.events import EVENT, Severity, SubscribeResult
 from interlock.transports.http.client.link import HttpLink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import TABLE, Fault
@@ -255,7 +255,7 @@ class Client:
         self._uris -= {uri}
         await self.watch()
 
-    async def subscribe_events(self, *channels: str, min_severity: Severity | None = None) -> Subscribed:
+    async def subscribe_events(self, *channels: str, min_severity: Severity | None = None) -> SubscribeResult:
         """Have `handlers.event` called for events of these channels or patterns (MGP). Returns the known ones."""
         return await subscribe(self.connection, channels, min_severity, self.on_notification, self._timeout)
 

@@ -15,7 +15,7 @@ import msgspec
 from interlock.client.connection import Connection
 from interlock.client.peer import remote_fault
 from interlock.client.watch import ACKNOWLEDGED
-from interlock.protocols.mgp.events import SUBSCRIBE, Severity, Subscribed
+from interlock.protocols.mgp.events import SUBSCRIBE, Severity, SubscribeResult
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault
@@ -30,12 +30,12 @@ async def subscribe(
     min_severity: Severity | None,
     on_notification: Callable[[str, bytes], None],
     timeout: float,
-) -> Subscribed:
+) -> SubscribeResult:
     """Subscribe to channels or patterns, in the way of the server's era. Raises a `Fault` if the server refuses."""
     least = {} if min_severity is None else {"min_severity": min_severity}
     params: dict[str, object] = {"channels": channels, "filter": least}
     if not connection.modern:
-        return msgspec.json.decode(await connection.request(SUBSCRIBE, params, timeout=timeout), type=Subscribed)
+        return msgspec.json.decode(await connection.request(SUBSCRIBE, params, timeout=timeout), type=SubscribeResult)
     opened = await EventStream(connection, on_notification).open(params, timeout)
     if opened is None:
         raise Fault("METHOD_NOT_FOUND", "the server has no events")
@@ -56,9 +56,9 @@ class EventStream:
         self._ended = ended
         """Called when an open stream ends, unless `close` ended it."""
         self._handle: Id | None = None
-        self._agreed: asyncio.Future[Subscribed | None] = asyncio.get_running_loop().create_future()
+        self._agreed: asyncio.Future[SubscribeResult | None] = asyncio.get_running_loop().create_future()
 
-    async def open(self, params: dict[str, object], timeout: float) -> Subscribed | None:
+    async def open(self, params: dict[str, object], timeout: float) -> SubscribeResult | None:
         """Open it. None if the server has no events on streams. Raises Fault."""
         body = msgspec.json.encode({"notifications": {EXTENSION_KEY: {"events": params}}})
         self._handle = self._connection.send(Outgoing(LISTEN, body, math.inf), self)
@@ -112,7 +112,7 @@ class EventStream:
 
 
 class _Mgp(msgspec.Struct):
-    events: Subscribed | None = None
+    events: SubscribeResult | None = None
 
 
 class _Notifications(msgspec.Struct):

@@ -13,7 +13,7 @@ from interlock.judge.text import show_hidden
 from interlock.protocols.mcpl.channels import hub_channel_id, split_hub_channel_id
 from interlock.protocols.mcpl.content import Blocks, TextContent
 from interlock.protocols.mcpl.hooks import ChannelContext, ChannelPlace, Injection
-from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.mcpl.injections import SourcedInjection
 
 UI: Final = "ui"
 """The terminal, in the list of channels for an answer."""
@@ -34,7 +34,7 @@ def messages_of_people(events: Sequence[PendingEvent]) -> str | None:
     return "\n".join(lines) or None
 
 
-def context_of(events: Iterable[PendingEvent]) -> list[Sourced]:
+def context_of(events: Iterable[PendingEvent]) -> list[SourcedInjection]:
     """The other content: events, and the parts of messages that are not text."""
     found = []
     for event in events:
@@ -42,7 +42,7 @@ def context_of(events: Iterable[PendingEvent]) -> list[Sourced]:
         if event.channel is not None:
             content = tuple(block for block in content if not isinstance(block, TextContent))
         if content:
-            found.append(Sourced(event.server, Injection(event.feature_set, "beforeUser", content)))
+            found.append(SourcedInjection(event.server, Injection(event.feature_set, "beforeUser", content)))
     return found
 
 

@@ -31,17 +31,17 @@ from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.events import PendingEvent
 from interlock.hub.live.intake import IncomingEvent
 from interlock.hub.live.judged_injections import judged
-from interlock.protocols.mcpl.authorization import Arrival
+from interlock.protocols.mcpl.authorization import AuthorizedMessage
 from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
 from interlock.protocols.mcpl.channels import (
     ChannelsIncoming,
     IncomingMessage,
     IncomingResult,
-    Received,
+    ReceivedResult,
     hub_channel_id,
 )
 from interlock.protocols.mcpl.content import blocks
-from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.mcpl.injections import SourcedInjection
 from interlock.protocols.patterns import compile_pattern
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
@@ -70,7 +70,12 @@ class Starter(Protocol):
         """Begin a conversation."""
 
     async def send(
-        self, conversation: str, text: str | None, context: tuple[Sourced, ...] = (), *, calls_wait: bool = False
+        self,
+        conversation: str,
+        text: str | None,
+        context: tuple[SourcedInjection, ...] = (),
+        *,
+        calls_wait: bool = False,
     ) -> Turn:
         """Begin a turn."""
 
@@ -115,7 +120,7 @@ class ChannelConversations:
 
     # Messages of channels.
 
-    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+    async def serve(self, live: LiveConnection, request: Request, arrival: AuthorizedMessage) -> msgspec.Struct:
         """Take messages of a channel, one by one."""
         incoming = arrival.params
         assert isinstance(incoming, ChannelsIncoming)
@@ -131,12 +136,12 @@ class ChannelConversations:
                 results.append(found)
             except Fault as fault:
                 self._hub_app.live.refusals.add(live.server, INCOMING, "", message.message_id, fault)
-                results.append(Received(message.message_id, False, reason=fault.message[:1000]))
+                results.append(ReceivedResult(message.message_id, False, reason=fault.message[:1000]))
         return IncomingResult(tuple(results))
 
     async def _passed_on(
         self, live: LiveConnection, messages: Sequence[IncomingMessage], refusals: Sequence[Fault | None]
-    ) -> dict[int, Received | Fault]:
+    ) -> dict[int, ReceivedResult | Fault]:
         """Pass messages without a conversation to a client that is a host. Returns the outcomes by position."""
         groups: dict[int, tuple[ClientHost, list[int]]] = {}
         for place, message in enumerate(messages):
@@ -145,7 +150,7 @@ class ChannelConversations:
             host = self._clients.host(live, message.channel_id)
             if host is not None:
                 groups.setdefault(id(host), (host, []))[1].append(place)
-        outcomes: dict[int, Received | Fault] = {}
+        outcomes: dict[int, ReceivedResult | Fault] = {}
         for host, places in groups.values():
             try:
                 received = await self._clients.take(live, host, [messages[place] for place in places])
@@ -160,7 +165,7 @@ class ChannelConversations:
         except Fault:
             return False
 
-    async def _take(self, live: LiveConnection, message: IncomingMessage) -> Received:
+    async def _take(self, live: LiveConnection, message: IncomingMessage) -> ReceivedResult:
         name, table = self._table_of(live.server, message.channel_id)
         feature = self._feature(live, table.agent)
         content = msgspec.json.encode(blocks(message.content))
@@ -179,7 +184,7 @@ class ChannelConversations:
         )  # fmt: skip
         answer = await self._hub_app.live.intake.take(event, (table.agent,))
         shown = conversation if answer.accepted else None
-        return Received(message.message_id, answer.accepted, shown, answer.reason)
+        return ReceivedResult(message.message_id, answer.accepted, shown, answer.reason)
 
     def _table_of(self, server: str, channel: str) -> tuple[str, ChannelSettings]:
         """The table of `[channels]` for a channel. Raises CHANNEL_NOT_PERMITTED."""
@@ -346,7 +351,7 @@ class ChannelConversations:
         table: ChannelSettings,
         thread: str | None,
         text: str | None,
-        context: tuple[Sourced, ...] = (),
+        context: tuple[SourcedInjection, ...] = (),
         events: Sequence[PendingEvent] = (),
     ) -> Turn:
         """Begin a turn in the conversation of a table, after its current turn. Raises a `Fault`."""

@@ -18,11 +18,11 @@ from interlock.hub.live.judged_injections import judged
 from interlock.hub.live.passed_messages import PassedMessages, key_of
 from interlock.judge.results import made_visible
 from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
-from interlock.protocols.mcpl.channels import IncomingMessage, IncomingResult, Received
+from interlock.protocols.mcpl.channels import IncomingMessage, IncomingResult, ReceivedResult
 from interlock.protocols.mcpl.content import blocks
 from interlock.protocols.mcpl.decoding import decode_answer
 from interlock.protocols.mcpl.hooks import Injection
-from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.mcpl.injections import SourcedInjection
 from interlock.wire.errors import Fault
 
 METHOD: Final = "channels/incoming"
@@ -48,7 +48,9 @@ class MessagesToClients:
                 return host
         return None
 
-    async def take(self, live: LiveConnection, host: ClientHost, messages: Sequence[IncomingMessage]) -> list[Received]:
+    async def take(
+        self, live: LiveConnection, host: ClientHost, messages: Sequence[IncomingMessage]
+    ) -> list[ReceivedResult]:
         """Send messages to a client. Returns its answer to each; repeated messages get the recorded one.
 
         Raises a `Fault`.
@@ -65,7 +67,7 @@ class MessagesToClients:
 
     async def _pass_on(
         self, live: LiveConnection, host: ClientHost, messages: Sequence[IncomingMessage]
-    ) -> list[Received]:
+    ) -> list[ReceivedResult]:
         hub_app, agent = self._hub_app, host.principal.id
         maskers = hub_app.inference_hooks.maskers()
 
@@ -88,7 +90,7 @@ class MessagesToClients:
             self._failed(live, agent, messages[0], fault)
             raise
         by_id = {each.message_id: each for each in results}
-        in_order: list[Received | None] = [by_id.get(message.message_id) for message in messages]
+        in_order: list[ReceivedResult | None] = [by_id.get(message.message_id) for message in messages]
         if [each.message_id for each in results] == [message.message_id for message in messages]:
             in_order = list(results)  # Two channels may use the same id.
         return [self._taken(live, host, each, message) for each, message in zip(in_order, messages, strict=True)]
@@ -104,22 +106,22 @@ class MessagesToClients:
         return next(covering, "")
 
     def _taken(
-        self, live: LiveConnection, host: ClientHost, answer: Received | None, message: IncomingMessage
-    ) -> Received:
+        self, live: LiveConnection, host: ClientHost, answer: ReceivedResult | None, message: IncomingMessage
+    ) -> ReceivedResult:
         accepted = answer is not None and answer.accepted
         outcome, reason = "accepted" if accepted else "declined", "" if answer is None else answer.reason or ""
         self._hub_app.journal.live_passed(
             live.server, host.principal.id, METHOD, message.message_id, outcome, reason
         )  # fmt: skip
         if answer is None:
-            return Received(message.message_id, False, reason="the client did not say")
+            return ReceivedResult(message.message_id, False, reason="the client did not say")
         conversation = None if answer.conversation_id is None else host.conversation(answer.conversation_id)
-        return Received(message.message_id, answer.accepted, conversation, answer.reason)
+        return ReceivedResult(message.message_id, answer.accepted, conversation, answer.reason)
 
     def _shown(self, live: LiveConnection, host: ClientHost, message: IncomingMessage, maskers: Any) -> dict[str, Any]:
         """A judged message for the client. Pure and slow: it searches text."""
         injection = Injection(message.channel_id, "beforeUser", blocks(message.content), message.metadata)
-        clean = judged([Sourced(live.server, injection)], maskers).kept[0].injection
+        clean = judged([SourcedInjection(live.server, injection)], maskers).kept[0].injection
         members: dict[str, Any] = msgspec.to_builtins(message)
         author = made_visible(members["author"])
         return {

@@ -28,7 +28,7 @@ from interlock.protocols.mcpl.content import Blocks
 from interlock.protocols.mcpl.decoding import decode_answer
 from interlock.protocols.mcpl.events import PushResult
 from interlock.protocols.mcpl.hooks import Injection
-from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.mcpl.injections import SourcedInjection
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
@@ -201,7 +201,7 @@ class ClientPushes:
         hosts, maskers = self._hub_app.live.hosts, self._hub_app.inference_hooks.maskers()
         content = msgspec.convert(event.content, Blocks, strict=False)
         origin = {key: value for key, value in event.origin.items() if key != "dev.interlock/server"}
-        sourced = Sourced(event.server, Injection(event.feature_set, "beforeUser", content, origin))
+        sourced = SourcedInjection(event.server, Injection(event.feature_set, "beforeUser", content, origin))
         checked = await self._hub_app.judging.run_result(host.principal.owner, lambda: judged([sourced], maskers))
         if not checked.kept or (event.server, event.feature_set) not in self._wanted(host):
             raise Fault("UPSTREAM_UNAVAILABLE", "the client no longer takes this event")

@@ -21,7 +21,7 @@ from interlock.process.open_counts import OpenCounts
 from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.inference import ModelInfo
-from interlock.protocols.mcpl.injections import Placed, arrange, render
+from interlock.protocols.mcpl.injections import PlacedInjection, arrange, render
 from interlock.wire.errors import Fault
 
 BEFORE_S: Final = 1.5
@@ -134,6 +134,6 @@ def _known(principal: Principal, conversation: str) -> str:
     return private_id("conv", principal.owner, conversation)
 
 
-def _shown(placed: Placed) -> Injection:
+def _shown(placed: PlacedInjection) -> Injection:
     """An injection as a text for the client's model. It names the server that wrote it."""
     return Injection(placed.server, "beforeUser", render((placed,)).decode())

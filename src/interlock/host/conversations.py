@@ -34,7 +34,7 @@ from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.store_faults import as_faults, fault_of
 from interlock.protocols.mcpl.content import TextContent
-from interlock.protocols.mcpl.injections import Prefix
+from interlock.protocols.mcpl.injections import SystemPrefix
 from interlock.store import Conflict, Document, StoreError, Transaction, documents
 from interlock.store.documents import AnyCollection
 from interlock.wire.encryption import Encryption
@@ -62,7 +62,7 @@ class Stable(msgspec.Struct, frozen=True):
     """The stable beginning of every prompt of a conversation. It is sealed in the store."""
 
     system: str = ""
-    prefix: Prefix = Prefix()
+    prefix: SystemPrefix = SystemPrefix()
 
 
 class Conversation(msgspec.Struct, frozen=True):

@@ -9,15 +9,15 @@ import msgspec
 
 from interlock.host.turn import Turn
 from interlock.hub.auth.principals import Principal
-from interlock.protocols.mcpl.inference import ModelInfo, Usage
-from interlock.protocols.mcpl.injections import Arrangement, Sourced
+from interlock.protocols.mcpl.inference import ModelInfo, TokenUsage
+from interlock.protocols.mcpl.injections import ArrangedInjections, SourcedInjection
 
 
 class ModelResponse(msgspec.Struct, frozen=True):
     """The answer of a model, before anybody has seen it."""
 
     text: str
-    usage: Usage | None
+    usage: TokenUsage | None
     finish: str = "end_turn"
 
 
@@ -44,10 +44,10 @@ class Hooks(Protocol):
     def rewrites(self, turn: Turn) -> bool:
         """Whether a server may rewrite the answer. If so, no part of it is shown before `after` has returned."""
 
-    async def before(self, turn: Turn) -> Sequence[Sourced]:
+    async def before(self, turn: Turn) -> Sequence[SourcedInjection]:
         """The judged injections for this turn. A server that is late or fails contributes none."""
 
-    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+    def placed(self, turn: Turn, arranged: ArrangedInjections) -> None:
         """Record where the injections were placed, and which were dropped."""
 
     async def after(self, turn: Turn, response: ModelResponse) -> ModelResponse:

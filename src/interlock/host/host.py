@@ -45,7 +45,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.conversation_documents import StoredConversation
 from interlock.protocols.mcpl.content import TextContent
-from interlock.protocols.mcpl.injections import Sourced, content_without_label
+from interlock.protocols.mcpl.injections import SourcedInjection, content_without_label
 from interlock.wire.errors import Fault
 
 MAX_RUNNING: Final = 64
@@ -110,7 +110,7 @@ class Host:
         self,
         conversation: Conversation | str,
         text: str | None,
-        context: tuple[Sourced, ...] = (),
+        context: tuple[SourcedInjection, ...] = (),
         model: str | None = None,
         *,
         calls_wait: bool = False,

@@ -38,14 +38,14 @@ from interlock.hub.app import HubApp
 from interlock.hub.conversation_documents import INFERENCES, StoredInference, day_of, inference_id
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.store_faults import fault_of
-from interlock.protocols.mcpl.authorization import Arrival, admit
+from interlock.protocols.mcpl.authorization import AuthorizedMessage, admit
 from interlock.protocols.mcpl.content import TextContent, blocks
 from interlock.protocols.mcpl.inference import (
     InferenceChunk,
     InferenceRequest,
     InferenceResult,
     ModelInfo,
-    Usage,
+    TokenUsage,
 )
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
@@ -102,7 +102,7 @@ class ServerInference:
         except StoreError as cause:
             self._hub_app.logs.add("hub", "hub", f"old inferences could not be deleted: {cause.for_operators}")
 
-    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+    async def serve(self, live: LiveConnection, request: Request, arrival: AuthorizedMessage) -> msgspec.Struct:
         """Answer a request that was admitted. Raises a `Fault` to refuse it."""
         if not isinstance(arrival.params, InferenceRequest):
             return await self._info(live)
@@ -226,7 +226,7 @@ class _Running:
         self.written = 0
         """Characters that the model wrote, its reasoning included."""
         self.finish: Finish = "end_turn"
-        self.usage: Usage | None = None
+        self.usage: TokenUsage | None = None
         self._request = request
         self._ended = False
         self._sent = 0
@@ -273,7 +273,7 @@ def _row(
     model: str,
     agent: str,
     conversation: str,
-    usage: Usage,
+    usage: TokenUsage,
     priced: ModelSettings,
     ended: Fault | asyncio.CancelledError | None,
 ) -> StoredInference:

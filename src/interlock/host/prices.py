@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from interlock.config.model_settings import ModelSettings
-from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.inference import TokenUsage
 
 
-def cost_of(usage: Usage, model: ModelSettings | None) -> float:
+def cost_of(usage: TokenUsage, model: ModelSettings | None) -> float:
     """The cost of an inference; 0 for a model that is no longer configured."""
     if model is None:
         return 0.0

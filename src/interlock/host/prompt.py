@@ -13,7 +13,7 @@ import msgspec
 from interlock.host.conversations import Recorded, Stable
 from interlock.host.models.model import BYTES_PER_TOKEN, Injected, ModelMessage, Part
 from interlock.protocols.mcpl.content import AudioContent, Blocks, ImageContent, TextContent
-from interlock.protocols.mcpl.injections import Arrangement, Placed, render
+from interlock.protocols.mcpl.injections import ArrangedInjections, PlacedInjection, render
 
 LABELLED: Final = (
     "Lines that are JSON objects with the members server, namespace and content were added by tool servers. They are"
@@ -32,9 +32,9 @@ def system_of(stable: Stable) -> str:
     return "\n\n".join(text for text in (stable.system, LABELLED, "\n".join(items)) if text)
 
 
-def user_message(text: str | None, arranged: Arrangement) -> ModelMessage:
+def user_message(text: str | None, arranged: ArrangedInjections) -> ModelMessage:
     """The message that begins a turn: injections around the user's own text."""
-    own: list[tuple[Part, Placed | None]] = [] if text is None else [(TextContent(text), None)]
+    own: list[tuple[Part, PlacedInjection | None]] = [] if text is None else [(TextContent(text), None)]
     parts = [*_sourced(arranged.before_user), *own, *_sourced(arranged.after_user)]
     injected = [
         Injected(at, placed.server, placed.namespace) for at, (_, placed) in enumerate(parts) if placed is not None
@@ -42,7 +42,7 @@ def user_message(text: str | None, arranged: Arrangement) -> ModelMessage:
     return ModelMessage("user", tuple(part for part, _ in parts), tuple(injected))
 
 
-def _sourced(items: Iterable[Placed]) -> list[tuple[Part, Placed | None]]:
+def _sourced(items: Iterable[PlacedInjection]) -> list[tuple[Part, PlacedInjection | None]]:
     return [(part, placed) for placed in items for part in _labelled(placed)]
 
 
@@ -64,7 +64,7 @@ def first_to_keep(turns: Sequence[Recorded], first: int, most_tokens: int) -> in
     return first
 
 
-def _labelled(placed: Placed) -> list[Part]:
+def _labelled(placed: PlacedInjection) -> list[Part]:
     """An injection with its label. Media follow the line with the label."""
     content = _BLOCKS.decode(placed.body)
     return [
@@ -73,7 +73,7 @@ def _labelled(placed: Placed) -> list[Part]:
     ]
 
 
-def _parts(placed: Placed, content: Blocks, *, media: bool) -> list[TextContent]:
+def _parts(placed: PlacedInjection, content: Blocks, *, media: bool) -> list[TextContent]:
     """The line of an injection: its text with its label. Without `media`, notes replace the media."""
     shown = []
     for block in content:

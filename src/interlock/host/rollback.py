@@ -25,7 +25,7 @@ from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.feature_set_gate import feature_of
 from interlock.hub.live.own_connections import OwnConnections
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
-from interlock.protocols.mcpl.checkpoints import CheckpointTree, Rollback, RollbackResult, roll_back
+from interlock.protocols.mcpl.checkpoints import CheckpointTree, RollbackParams, RollbackResult, roll_back
 from interlock.protocols.mcpl.decoding import decode
 from interlock.wire.errors import Fault
 
@@ -99,7 +99,7 @@ class Rollbacks:
         await recorder.flushed()  # The audit log has the step before it is sent.
         try:
             live = self._connection(conversation, server)
-            params = msgspec.json.encode(Rollback(feature_set, target))
+            params = msgspec.json.encode(RollbackParams(feature_set, target))
             answer = await live.connection.request(METHOD, params, timeout=ANSWER_S, idempotent=False)
             result = decode(RollbackResult, answer, "result")
             reason = "" if result.success else result.reason or "the server did not say why"

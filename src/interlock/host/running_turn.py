@@ -18,7 +18,7 @@ from interlock.host.models.model import Finish, ModelMessage, ModelToolResult, T
 from interlock.host.prompt import user_message
 from interlock.host.turn import Turn
 from interlock.protocols.mcpl.content import TextContent
-from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.inference import TokenUsage
 from interlock.protocols.mcpl.injections import arrange
 from interlock.wire.errors import Fault
 
@@ -44,7 +44,7 @@ class RunningTurn:
         self.messages: list[ModelMessage] = []
         self.text = ""
         """Everything that the model said in this turn."""
-        self.usage = Usage(0, 0)
+        self.usage = TokenUsage(0, 0)
         self.finish: Finish = "end_turn"
         self._withheld = False
         """Whether a server may still replace everything that the model said."""
@@ -73,9 +73,11 @@ class RunningTurn:
         stored = msgspec.structs.replace(self.conversation.stored, first=first)
         self.conversation = msgspec.structs.replace(self.conversation, stored=stored)
 
-    def spend(self, usage: Usage) -> None:
+    def spend(self, usage: TokenUsage) -> None:
         """Add the tokens of one inference."""
-        self.usage = Usage(self.usage.input_tokens + usage.input_tokens, self.usage.output_tokens + usage.output_tokens)
+        self.usage = TokenUsage(
+            self.usage.input_tokens + usage.input_tokens, self.usage.output_tokens + usage.output_tokens
+        )
 
     # Tool calls.
 

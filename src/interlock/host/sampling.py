@@ -16,7 +16,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.sessions.session import Session
 from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.protocols.mcpl.content import AudioContent, ImageContent, TextContent
-from interlock.protocols.mcpl.inference import ModelInfo, Usage
+from interlock.protocols.mcpl.inference import ModelInfo, TokenUsage
 from interlock.wire.json_values import decode_json
 
 METHOD: Final = "sampling/createMessage"
@@ -77,7 +77,7 @@ class ClientModel:
         if text:
             yield TextDelta(text)
         size = len(params) // BYTES_PER_TOKEN + 1
-        usage = Usage(size, len(text.encode()) // BYTES_PER_TOKEN + 1)
+        usage = TokenUsage(size, len(text.encode()) // BYTES_PER_TOKEN + 1)
         yield Finished(FINISH.get(decoded.stopReason or "", "end_turn"), usage)
 
 

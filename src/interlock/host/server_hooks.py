@@ -13,7 +13,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.hooked_inference import ModelAnswer
 from interlock.protocols.mcpl.hooks import BeforeInference
-from interlock.protocols.mcpl.injections import Arrangement, Sourced
+from interlock.protocols.mcpl.injections import ArrangedInjections, SourcedInjection
 from interlock.protocols.mcpl.states import McplConnection
 
 
@@ -50,13 +50,13 @@ class ServerHooks:
         """Whether a server may replace the answer, or withhold it."""
         return self._hooks.rewrites(self._of(turn))
 
-    async def before(self, turn: HookedTurn, within_s: float | None = None) -> Sequence[Sourced]:
+    async def before(self, turn: HookedTurn, within_s: float | None = None) -> Sequence[SourcedInjection]:
         """The judged injections for this turn. Servers must answer within `within_s`, or the usual time."""
         inference = self._of(turn)
         self._hooks.tell(inference, "started", None)
         return await self._hooks.before(inference, within_s)
 
-    def placed(self, turn: HookedTurn, arranged: Arrangement) -> None:
+    def placed(self, turn: HookedTurn, arranged: ArrangedInjections) -> None:
         """Record where the injections of a turn were placed, and which were dropped."""
         self._hooks.placed(self._of(turn), arranged.dropped, arranged.costs)
 

@@ -14,7 +14,7 @@ from interlock.host.conversations import Conversation
 from interlock.host.models.model import Model
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpl.inference import ModelInfo
-from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.mcpl.injections import SourcedInjection
 from interlock.wire.errors import Fault
 
 MAX_PIECES: Final = 100_000
@@ -50,7 +50,7 @@ class Turn:
         conversation: Conversation,
         user_message: str | None,
         model: Model,
-        context: tuple[Sourced, ...] = (),
+        context: tuple[SourcedInjection, ...] = (),
         *,
         calls_wait: bool = False,
     ) -> None:

@@ -38,7 +38,7 @@ from interlock.host.tools import Tools
 from interlock.host.turn import Turn, TurnPiece
 from interlock.hub.app import HubApp
 from interlock.hub.conversation_documents import UNFINISHED, StoredTurn
-from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.inference import TokenUsage
 from interlock.protocols.mcpl.injections import arrange
 from interlock.wire.errors import Fault
 
@@ -233,7 +233,7 @@ class Turns:
 async def _chunks(running: RunningTurn, prompt: ModelPrompt) -> AsyncGenerator[Chunk, None]:
     """The chunks of the model's answer. Its tokens always count, unless the endpoint refused the request."""
     written: int | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     try:
         async with aclosing(running.turn.model.stream(prompt)) as chunks:
             async for chunk in chunks:

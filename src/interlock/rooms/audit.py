@@ -5,7 +5,7 @@ from __future__ import annotations
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.journal import Journal
 from interlock.protocols.mcpx.errors import RefusalReason
-from interlock.protocols.mcpx.proposals import Proposal, State
+from interlock.protocols.mcpx.proposals import Proposal, ProposalState
 from interlock.rooms.member import RoomMember
 
 
@@ -38,7 +38,7 @@ class RoomAudit:
             "proposer": proposal.proposer,
             "kind": proposal.kind.text[:256],
         }
-        if proposal.state is not State.OPEN and member is not None:
+        if proposal.state is not ProposalState.OPEN and member is not None:
             details["by"] = member.id
         if proposal.request_id is not None:
             details["request"] = proposal.request_id

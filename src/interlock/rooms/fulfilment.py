@@ -10,7 +10,7 @@ from interlock.hub.approvals.states import DecisionEvent
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.kinds import fulfilling
-from interlock.protocols.mcpx.proposals import State, is_own
+from interlock.protocols.mcpx.proposals import ProposalState, is_own
 from interlock.rooms.policy import check_member
 from interlock.wire.errors import Fault
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def check_fulfiller(room: Room, id: str, by: Principal, capabilities: CapabilitySet) -> None:
     """Refuse a principal that could not fulfil the proposal in the room itself. Raises Fault."""
     proposal = room.proposal(id)
-    if proposal is None or proposal.state is not State.OPEN:
+    if proposal is None or proposal.state is not ProposalState.OPEN:
         state = "unknown" if proposal is None else proposal.state.value
         raise Fault("INVALID_PARAMS", f"the proposal {id!r} is {state}")
     if by.kind != "person":

@@ -18,7 +18,7 @@ from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.payloads import check_payload
-from interlock.protocols.mcpx.recent import Recent
+from interlock.protocols.mcpx.recent import RecentValues
 from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
 from interlock.protocols.patterns import PatternError
 from interlock.wire.json_values import decode_json_or
@@ -41,8 +41,8 @@ class ParticipantState:
         """Where it is in a topic that keeps a history. Give it as `since` to go on there, also in another process."""
         self.gaps = 0
         """How often the gateway no longer had what this participant missed."""
-        self._requests: Recent[OpenRequest] = Recent(3_600.0, 1_024, 8_192)
-        self._seen: Recent[bool] = Recent(3_600.0, 8_192, 8_192)
+        self._requests: RecentValues[OpenRequest] = RecentValues(3_600.0, 1_024, 8_192)
+        self._seen: RecentValues[bool] = RecentValues(3_600.0, 8_192, 8_192)
         """Envelopes since the cursor, which come again after a reconnection, and its own."""
 
     def may_send(self, kind: str) -> bool:

@@ -26,7 +26,7 @@ from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.payloads import check_payload
-from interlock.protocols.mcpx.proposals import Proposal, State
+from interlock.protocols.mcpx.proposals import Proposal, ProposalState
 from interlock.rooms.fulfilment import check_fulfiller, find_person
 from interlock.rooms.ordered_work import OrderedWork
 from interlock.rooms.proposal_questions import OpenProposal, why_ended
@@ -80,7 +80,7 @@ class ProposalInbox:
         """Offer a new proposal, or end the approval request of one that has ended."""
         if proposal is None:
             return
-        if proposal.state is not State.OPEN:
+        if proposal.state is not ProposalState.OPEN:
             self._end(proposal, why_ended(proposal, envelope))
             return
         try:
@@ -180,8 +180,8 @@ class ProposalInbox:
         if entry is None:
             return
         event = {
-            State.FULFILLED: DecisionEvent.FULFIL_ELSEWHERE,
-            State.EXPIRED: DecisionEvent.EXPIRE,
+            ProposalState.FULFILLED: DecisionEvent.FULFIL_ELSEWHERE,
+            ProposalState.EXPIRED: DecisionEvent.EXPIRE,
         }.get(proposal.state, DecisionEvent.CHANGE)
         self._work.add(self._close(entry, event, why))
 

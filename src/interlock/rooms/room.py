@@ -22,8 +22,8 @@ from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.proposals import Proposal, ended
-from interlock.protocols.mcpx.routing import Mode, TopicParticipant
-from interlock.protocols.mcpx.topic import Accepted, Topic
+from interlock.protocols.mcpx.routing import ReceiveMode, TopicParticipant
+from interlock.protocols.mcpx.topic import AcceptedEnvelope, Topic
 from interlock.rooms.admissions import Admissions, Reservation
 from interlock.rooms.audit import RoomAudit
 from interlock.rooms.counts import RoomCounts
@@ -122,7 +122,7 @@ class Room:
         id: str,
         principal: Principal | None,
         capabilities: CapabilitySet,
-        mode: Mode,
+        mode: ReceiveMode,
         since: str | None = None,
     ) -> RoomMember:
         """Reserve a place for a connection, which reads from the cursor `since` on. Raises EnvelopeRefused."""
@@ -237,7 +237,7 @@ class Room:
     def add_internal(self, internal: InternalParticipant) -> None:
         """Add one of the hub's own participants, and tell all."""
         # The capabilities limit what it sends. `wants` decides which envelopes it reads, whatever its mode.
-        participant = TopicParticipant(internal.id, internal.id, internal.capabilities, Mode.DIRECTED)
+        participant = TopicParticipant(internal.id, internal.id, internal.capabilities, ReceiveMode.DIRECTED)
         self._topic.join(participant, internal=True)
         self._internal.add(internal)
         self._presence("join", participant)
@@ -271,7 +271,7 @@ class Room:
         self._frames.send_soon(text_frame(envelope.raw), listeners, hold)
         return True
 
-    def _listeners_of(self, envelope: Envelope, accepted: Accepted) -> EnvelopeRecipients:
+    def _listeners_of(self, envelope: Envelope, accepted: AcceptedEnvelope) -> EnvelopeRecipients:
         """Count an accepted envelope, and add it to the history. Returns the members who get it."""
         self.counts.passed += 1
         if self._history is not None:
@@ -302,7 +302,7 @@ class Room:
             self._history.bound(settings.history)
         self._admissions.apply_settings(settings)
 
-    def route(self, id: str, mode: Mode) -> None:
+    def route(self, id: str, mode: ReceiveMode) -> None:
         """Set the mode of a connected participant, from the next envelope on."""
         participant = self._topic.participant(id)
         if participant is not None:

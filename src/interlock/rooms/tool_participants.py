@@ -22,7 +22,7 @@ from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.payloads import check_payload
-from interlock.protocols.mcpx.routing import Mode
+from interlock.protocols.mcpx.routing import ReceiveMode
 from interlock.rooms.local_participant import LocalParticipant
 from interlock.rooms.member import RoomMember
 from interlock.rooms.tickets import Admitted
@@ -175,7 +175,7 @@ class ToolParticipants:
             self._topics.check_loaded()
             # Joining by a tool must not replace another connection of the same principal.
             separate = principal is not None and principal.id in self._topics.participants(topic)
-            member = self._topics.admit(topic, Admitted(principal, separate), Mode.DIRECTED)
+            member = self._topics.admit(topic, Admitted(principal, separate), ReceiveMode.DIRECTED)
             one = self.joined[key] = ToolParticipant(member, session)
             one.drain()  # Drop its own welcome and presence.
         one.used_at = time.monotonic()

@@ -16,7 +16,7 @@ from interlock.hub.admin.rooms import (
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpx.capabilities import CapabilitySet, check_usable
-from interlock.protocols.mcpx.routing import Mode
+from interlock.protocols.mcpx.routing import ReceiveMode
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.policy import unknown_participant, unknown_topic
 from interlock.rooms.tickets import Admitted, Tickets
@@ -66,7 +66,7 @@ class TopicOperations:
         if room is None or not members:
             raise unknown_participant(params.id, topic)
         for member in members:
-            room.route(member.id, Mode(params.mode))
+            room.route(member.id, ReceiveMode(params.mode))
         return ChangedMode(params.id, topic, params.mode)
 
     def ticket(self, by: Principal, topic: str, separate: bool) -> RoomTicket:

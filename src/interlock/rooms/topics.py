@@ -17,7 +17,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
-from interlock.protocols.mcpx.routing import Mode
+from interlock.protocols.mcpx.routing import ReceiveMode
 from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.capability_changes import RoomCapabilities
@@ -74,7 +74,7 @@ class Topics:
         if loading is not None and not loading.done():
             raise Fault("SERVER_NOT_READY", "rooms are being opened", retry_after_ms=500)
 
-    def admit(self, topic: str, admitted: Admitted, mode: Mode, since: str | None = None) -> RoomMember:
+    def admit(self, topic: str, admitted: Admitted, mode: ReceiveMode, since: str | None = None) -> RoomMember:
         """Admit a connection that is being upgraded, or a participant in this process. Raises Fault."""
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
@@ -102,7 +102,7 @@ class Topics:
         from interlock.rooms.local_participant import LocalParticipant
 
         taken = separate or by.id in self.participants(topic)
-        return LocalParticipant(self.admit(topic, Admitted(by, separate=taken), Mode.DIRECTED))
+        return LocalParticipant(self.admit(topic, Admitted(by, separate=taken), ReceiveMode.DIRECTED))
 
     def participants(self, topic: str) -> dict[str, tuple[str, ...]]:
         """Everyone who is in a topic, with their capabilities."""

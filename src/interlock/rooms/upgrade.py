@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT
-from interlock.protocols.mcpx.routing import Mode
+from interlock.protocols.mcpx.routing import ReceiveMode
 from interlock.rooms.gateway import Gateway
 from interlock.rooms.policy import unknown_topic
 from interlock.rooms.tickets import PREFIX, Admitted
@@ -69,7 +69,7 @@ class RoomUpgrader:
         return Admitted(None if principal == LOCAL_AGENT else principal)
 
 
-def _query(target: bytes) -> tuple[str, Mode, str | None]:
+def _query(target: bytes) -> tuple[str, ReceiveMode, str | None]:
     try:
         pairs = parse_qsl(
             target.partition(b"?")[2].decode("ascii"),
@@ -85,12 +85,12 @@ def _query(target: bytes) -> tuple[str, Mode, str | None]:
         raise Fault("INVALID_PARAMS", "a parameter is given twice")
     if unknown := sorted(query.keys() - {"topic", "mode", "since"}):
         raise Fault("INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint="one of mode, since, topic")
-    topic, mode = query.get("topic", ""), query.get("mode", Mode.ALL.value)
+    topic, mode = query.get("topic", ""), query.get("mode", ReceiveMode.ALL.value)
     if not topic:
         raise Fault("INVALID_PARAMS", "no topic is named", hint="connect to /ws?topic=NAME")
-    if mode not in (each.value for each in Mode):
+    if mode not in (each.value for each in ReceiveMode):
         raise Fault("INVALID_PARAMS", f"mode {mode[:40]!r} is unknown", hint="one of all, directed")
-    return topic, Mode(mode), query.get("since")
+    return topic, ReceiveMode(mode), query.get("since")
 
 
 def _offered(headers: Mapping[bytes, bytes]) -> list[str]:

@@ -27,7 +27,7 @@ from interlock.protocols.mcpl.capabilities import (
     OBSERVE,
     McplDialect,
 )
-from interlock.protocols.mcpl.feature_sets import Receipt, ScopeRules
+from interlock.protocols.mcpl.feature_sets import ScopeRules, UpdateReceipt
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInference, BeforeInferenceResult, Injection
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import read_manifest
@@ -55,7 +55,7 @@ def connect(version: str, policy: HostPolicy, sets: dict[str, Any] | None = None
     assert found is not None
     connection = decide(McplConnection(found), policy)
     connection = written(connection, connection.update)
-    return answered(connection, connection.update, Receipt(True)) if version == "0.5" else connection
+    return answered(connection, connection.update, UpdateReceipt(True)) if version == "0.5" else connection
 
 
 def push(feature_set: str) -> bytes:

@@ -9,11 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.protocols.mcpl.hooks import Injection
-from interlock.protocols.mcpl.injections import Arrangement, InjectionLimits, Prefix, Sourced, arrange, render
+from interlock.protocols.mcpl.injections import (
+    ArrangedInjections,
+    InjectionLimits,
+    SourcedInjection,
+    SystemPrefix,
+    arrange,
+    render,
+)
 
 
-def sourced(server: str, namespace: str, position: Any, text: str) -> Sourced:
-    return Sourced(server, Injection(namespace, position, text))
+def sourced(server: str, namespace: str, position: Any, text: str) -> SourcedInjection:
+    return SourcedInjection(server, Injection(namespace, position, text))
 
 
 turns = st.lists(
@@ -28,7 +35,7 @@ turns = st.lists(
 )
 
 
-def texts(arrangement: Arrangement) -> list[list[tuple[str, str]]]:
+def texts(arrangement: ArrangedInjections) -> list[list[tuple[str, str]]]:
     places = (arrangement.prefix.items or (), arrangement.before_user, arrangement.after_user)
     return [[(p.server, msgspec.json.decode(p.body)[0]["text"]) for p in place] for place in places]
 
@@ -46,14 +53,14 @@ def test_injections_stand_by_position_then_by_the_operators_order_then_as_their_
 
 
 @given(turns, st.data())
-def test_the_order_in_which_servers_answer_changes_nothing(turn: list[Sourced], data: st.DataObject) -> None:
+def test_the_order_in_which_servers_answer_changes_nothing(turn: list[SourcedInjection], data: st.DataObject) -> None:
     by_server = {s: [found for found in turn if found.server == s] for s in ("a", "b")}
     assert arrange(by_server["a"] + by_server["b"]) == arrange(by_server["b"] + by_server["a"])
 
 
 @given(st.lists(turns, min_size=1, max_size=6))
-def test_the_prefix_only_ever_shrinks_and_nothing_is_lost(conversation: list[list[Sourced]]) -> None:
-    prefix = Prefix()
+def test_the_prefix_only_ever_shrinks_and_nothing_is_lost(conversation: list[list[SourcedInjection]]) -> None:
+    prefix = SystemPrefix()
     for number, turn in enumerate(conversation):
         found = arrange(turn, prefix)
         before, after = list(prefix.items or ()), list(found.prefix.items or ())
@@ -69,7 +76,7 @@ def test_the_prefix_only_ever_shrinks_and_nothing_is_lost(conversation: list[lis
 
 @given(turns, turns, turns)
 def test_a_turn_that_brings_the_same_system_text_keeps_every_byte_of_the_prefix(
-    first: list[Sourced], second: list[Sourced], third: list[Sourced]
+    first: list[SourcedInjection], second: list[SourcedInjection], third: list[SourcedInjection]
 ) -> None:
     system = [found for found in first if found.injection.position == "system"]
     prefix = arrange(first).prefix

@@ -17,7 +17,7 @@ from interlock.protocols.mcpl.content import Block, Content, ResourceContent, Te
 from interlock.protocols.mcpl.decoding import LIMITS, decode
 from interlock.protocols.mcpl.errors import BY_CODE, as_fault
 from interlock.protocols.mcpl.events import PushEvent, expand_tags
-from interlock.protocols.mcpl.feature_sets import Receipt, Update, read_feature_sets
+from interlock.protocols.mcpl.feature_sets import FeatureSetsUpdate, UpdateReceipt, read_feature_sets
 from interlock.protocols.mcpl.hooks import ChannelContext
 from interlock.protocols.mcpl.live import AnswerParams, LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged
@@ -267,13 +267,13 @@ def test_a_method_is_known_to_its_side_and_dialect_alone(
 
 def test_a_path_that_is_both_granted_and_denied_makes_the_update_malformed() -> None:
     with pytest.raises(Fault):
-        decode(Update, raw({"effectiveCapabilities": ["tools"], "deniedCapabilities": ["tools"]}))
+        decode(FeatureSetsUpdate, raw({"effectiveCapabilities": ["tools"], "deniedCapabilities": ["tools"]}))
 
 
 def test_a_refusal_names_its_fallback() -> None:
     with pytest.raises(Fault):
-        decode(Receipt, raw({"accepted": False}))
-    assert decode(Receipt, raw({"accepted": False, "fallback": "mcp-only"})).fallback == "mcp-only"
+        decode(UpdateReceipt, raw({"accepted": False}))
+    assert decode(UpdateReceipt, raw({"accepted": False, "fallback": "mcp-only"})).fallback == "mcp-only"
 
 
 def test_a_manifest_notice_carries_no_payload() -> None:

@@ -13,10 +13,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from cases import each_case
 from example_counts import example_count
 from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH, MODEL_INFO, PUSH, TOOLS, McplDialect
-from interlock.protocols.mcpl.feature_sets import FeatureSetsChanged, Receipt, ScopeRules, Update, apply_change
+from interlock.protocols.mcpl.feature_sets import (
+    FeatureSetsChanged,
+    FeatureSetsUpdate,
+    ScopeRules,
+    UpdateReceipt,
+    apply_change,
+)
 from interlock.protocols.mcpl.negotiation import McplOffer, read_manifest
 from interlock.protocols.mcpl.policy import HostPolicy, effective
-from interlock.protocols.mcpl.received import Selection, receipt, receive
+from interlock.protocols.mcpl.received import ServerRights, receipt, receive
 from interlock.protocols.mcpl.states import (
     TRANSITIONS,
     ConnectionEvent,
@@ -36,8 +42,8 @@ SETS = {
 }
 ALL = HostPolicy(enabled=("**",))
 NONE = HostPolicy()
-YES = Receipt(True)
-NO = Receipt(False, fallback="mcp-only")
+YES = UpdateReceipt(True)
+NO = UpdateReceipt(False, fallback="mcp-only")
 
 
 def offer(version: str, sets: dict[str, Any] = SETS) -> McplOffer:
@@ -263,10 +269,10 @@ patterns = st.lists(st.sampled_from(["a", "b", "c.x", "c.*", "*", "zzz"]), max_s
 @given(st.lists(st.tuples(patterns, patterns), max_size=5))
 def test_an_update_of_0_4_changes_what_it_names_and_disabled_wins(updates: list[tuple[tuple[str, ...], ...]]) -> None:
     declared = offer("0.4").feature_sets
-    selection, model = Selection(), dict.fromkeys(declared, False)
+    selection, model = ServerRights(), dict.fromkeys(declared, False)
     for enabled, disabled in updates:
         selection = receive(
-            selection, declared, Update(enabled=enabled, disabled=disabled), McplDialect.V0_4, request=False
+            selection, declared, FeatureSetsUpdate(enabled=enabled, disabled=disabled), McplDialect.V0_4, request=False
         )
         for name in model:
             if any(p in ("*", name) or (p == "c.*" and name.startswith("c.")) for p in disabled):
@@ -277,45 +283,53 @@ def test_an_update_of_0_4_changes_what_it_names_and_disabled_wins(updates: list[
 
 
 def test_before_the_first_update_a_server_may_do_nothing() -> None:
-    assert not Selection().ready
-    assert not Selection().enabled
+    assert not ServerRights().ready
+    assert not ServerRights().enabled
 
 
 def test_a_request_of_0_5_is_the_whole_policy() -> None:
     declared = offer("0.5").feature_sets
-    wide = receive(Selection(), declared, Update(effective_capabilities=(PUSH, TOOLS)), McplDialect.V0_5, request=True)
+    wide = receive(
+        ServerRights(),
+        declared,
+        FeatureSetsUpdate(effective_capabilities=(PUSH, TOOLS)),
+        McplDialect.V0_5,
+        request=True,
+    )
     assert wide.enabled == {"a", "b", "c.y"}
-    chosen = receive(wide, declared, Update((PUSH, TOOLS), enabled=("a",)), McplDialect.V0_5, request=True)
+    chosen = receive(wide, declared, FeatureSetsUpdate((PUSH, TOOLS), enabled=("a",)), McplDialect.V0_5, request=True)
     assert chosen.enabled == {"a"}
-    less = receive(wide, declared, Update((PUSH, TOOLS), disabled=("c.*",)), McplDialect.V0_5, request=True)
+    less = receive(wide, declared, FeatureSetsUpdate((PUSH, TOOLS), disabled=("c.*",)), McplDialect.V0_5, request=True)
     assert less.enabled == {"a", "b"}
-    nothing = receive(wide, declared, Update(enabled=("a",)), McplDialect.V0_5, request=True)
+    nothing = receive(wide, declared, FeatureSetsUpdate(enabled=("a",)), McplDialect.V0_5, request=True)
     assert nothing.enabled == set()
     assert nothing.ready
 
 
 def test_a_notification_of_0_5_only_takes_away() -> None:
     declared = offer("0.5").feature_sets
-    wide = receive(Selection(), declared, Update((PUSH, TOOLS)), McplDialect.V0_5, request=True)
+    wide = receive(ServerRights(), declared, FeatureSetsUpdate((PUSH, TOOLS)), McplDialect.V0_5, request=True)
     told_off = receive(
-        wide, declared, Update((CHANNELS_PUBLISH,), (), ("c.x",), ("a",)), McplDialect.V0_5, request=False
+        wide, declared, FeatureSetsUpdate((CHANNELS_PUBLISH,), (), ("c.x",), ("a",)), McplDialect.V0_5, request=False
     )
     assert told_off.enabled == {"b", "c.y"}
     assert told_off.grant == wide.grant
-    assert not receive(Selection(), declared, Update((PUSH,)), McplDialect.V0_5, request=False).ready
+    assert not receive(ServerRights(), declared, FeatureSetsUpdate((PUSH,)), McplDialect.V0_5, request=False).ready
 
 
 def test_a_receipt_names_what_is_missing() -> None:
     declared = offer("0.5").feature_sets
-    selection = receive(Selection(), declared, Update((PUSH,)), McplDialect.V0_5, request=True)
+    selection = receive(ServerRights(), declared, FeatureSetsUpdate((PUSH,)), McplDialect.V0_5, request=True)
     found = receipt(selection, declared)
     assert found.mode == "degraded"
     assert {(entry.feature_set, entry.missing_capabilities) for entry in found.unavailable_features} == {
         ("b", (TOOLS,)),
         ("c.x", (CHANNELS_PUBLISH,)),
     }
-    everything = receive(Selection(), declared, Update((PUSH, TOOLS, CHANNELS_PUBLISH)), McplDialect.V0_5, request=True)
-    assert receipt(everything, declared) == Receipt(True)
+    everything = receive(
+        ServerRights(), declared, FeatureSetsUpdate((PUSH, TOOLS, CHANNELS_PUBLISH)), McplDialect.V0_5, request=True
+    )
+    assert receipt(everything, declared) == UpdateReceipt(True)
 
 
 @given(sets_of_names)
@@ -325,8 +339,8 @@ def test_both_ends_agree_on_what_is_on(chosen: frozenset[str]) -> None:
         connection = told(McplConnection(found), HostPolicy(enabled=tuple(chosen)))
         message = decide(connection, HostPolicy(enabled=tuple(chosen))).message()
         assert message is not None
-        sent = msgspec.json.decode(msgspec.json.encode(message), type=Update)
-        selection = receive(Selection(), found.feature_sets, sent, dialect, request=dialect is McplDialect.V0_5)
+        sent = msgspec.json.decode(msgspec.json.encode(message), type=FeatureSetsUpdate)
+        selection = receive(ServerRights(), found.feature_sets, sent, dialect, request=dialect is McplDialect.V0_5)
         assert selection.enabled == set(connection.active.enabled_sets)
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.protocols.mcpl import coalescing
-from interlock.protocols.mcpl.budgets import MAX_KEYS, HourlyBudget, SpendingLedger, Spent, fits, fits_from
-from interlock.protocols.mcpl.coalescing import MAX_EVENTS, Timing, WaitingGroups
+from interlock.protocols.mcpl.budgets import MAX_KEYS, HourlyBudget, SpendingLedger, SpentBudget, fits, fits_from
+from interlock.protocols.mcpl.coalescing import MAX_EVENTS, CoalescingTimes, WaitingGroups
 from interlock.protocols.mcpl.wake import (
-    Occurrence,
     QuietHours,
+    WakeEvent,
     WakePolicy,
     WakeRule,
     WakeVerdict,
@@ -33,12 +33,12 @@ WAKE = WakeRule(WakeVerdict.WAKE)
 EMPTY = SpendingLedger()
 
 
-def event(**more: Any) -> Occurrence:
-    return Occurrence(**{"server": "gitlab", "principal": "alice", "feature_set": "gitlab.push", **more})
+def event(**more: Any) -> WakeEvent:
+    return WakeEvent(**{"server": "gitlab", "principal": "alice", "feature_set": "gitlab.push", **more})
 
 
 def verdict(
-    policy: WakePolicy, occurrence: Occurrence, now: datetime = NOON, ledger: SpendingLedger = EMPTY
+    policy: WakePolicy, occurrence: WakeEvent, now: datetime = NOON, ledger: SpendingLedger = EMPTY
 ) -> tuple[str, str]:
     decision = decide(policy, occurrence, ledger, now)
     return decision.verdict.value, decision.cause
@@ -152,7 +152,7 @@ def test_no_hour_ever_holds_more_than_its_budget(
     steps: list[tuple[float, int, int]], budget: HourlyBudget, later: float, tokens: int
 ) -> None:
     """A model that remembers every wake: what fits is never over the budget in the sixty minutes before it."""
-    now, spent, history = 0.0, Spent(), []
+    now, spent, history = 0.0, SpentBudget(), []
     for pause, _, cost in steps:
         now += pause
         if fits(budget, spent, now, cost):
@@ -169,7 +169,7 @@ def test_no_hour_ever_holds_more_than_its_budget(
 def test_what_counts_is_what_was_spent_in_this_minute_and_the_sixty_before(
     steps: list[tuple[float, int, int]], later: float
 ) -> None:
-    now, spent, history = 0.0, Spent(), []
+    now, spent, history = 0.0, SpentBudget(), []
     for pause, wakes, tokens in steps:
         now += pause
         spent = spent.add(now, wakes, tokens)
@@ -183,7 +183,7 @@ def test_what_counts_is_what_was_spent_in_this_minute_and_the_sixty_before(
 def test_the_instant_named_is_the_first_at_which_it_fits(
     steps: list[tuple[float, int, int]], budget: HourlyBudget, tokens: int
 ) -> None:
-    now, spent = 0.0, Spent()
+    now, spent = 0.0, SpentBudget()
     for pause, wakes, cost in steps:
         now += pause
         spent = spent.add(now, wakes, cost)
@@ -196,12 +196,12 @@ def test_the_instant_named_is_the_first_at_which_it_fits(
 
 
 def test_a_clock_that_runs_backwards_forgives_nothing() -> None:
-    spent = Spent().add(10_000, 1, 0).add(100, 1, 0)
+    spent = SpentBudget().add(10_000, 1, 0).add(100, 1, 0)
     assert spent.at(10_000) == (2, 0)
     assert spent.at(100) == (2, 0)
 
 
-def spent(occurrence: Occurrence, now: datetime) -> SpendingLedger:
+def spent(occurrence: WakeEvent, now: datetime) -> SpendingLedger:
     """The ledger with one wake, for the first rule."""
     keys = ("*", server_key("", occurrence.server))
     return SpendingLedger().add(keys, now.timestamp(), wakes=1, tokens=occurrence.tokens)
@@ -243,18 +243,18 @@ def test_a_wake_that_no_budget_ever_allows_is_held_without_an_end() -> None:
 
 
 def test_a_ledger_forgets_what_no_longer_counts() -> None:
-    ledger = SpendingLedger({f"k{i}": Spent().add(0, 1, 1) for i in range(MAX_KEYS)})
+    ledger = SpendingLedger({f"k{i}": SpentBudget().add(0, 1, 1) for i in range(MAX_KEYS)})
     assert len(ledger.add(("new",), 100_000, wakes=1).spent) == 1
 
 
 # Coalescing
 
 offers = st.lists(st.tuples(st.floats(0, 30), st.sampled_from(["a", "b", "c"])), max_size=40)
-timings = st.builds(Timing, st.floats(0, 20), st.floats(0, 60))
+timings = st.builds(CoalescingTimes, st.floats(0, 20), st.floats(0, 60))
 
 
 @given(offers, timings)
-def test_coalescing_agrees_with_the_model(steps: list[tuple[float, str]], timing: Timing) -> None:
+def test_coalescing_agrees_with_the_model(steps: list[tuple[float, str]], timing: CoalescingTimes) -> None:
     """The model keeps a plain list for each key and looks at all of them at every instant."""
     waiting: WaitingGroups[int] = WaitingGroups()
     model: dict[str, list[tuple[float, int]]] = {}
@@ -289,39 +289,39 @@ def test_a_group_is_delivered_after_its_longest_delay_however_busy_it_is() -> No
         if waiting.take_due(second):
             assert second == 30
             return
-        assert waiting.join("k", [second], Timing(10, 30), second)
+        assert waiting.join("k", [second], CoalescingTimes(10, 30), second)
     raise AssertionError
 
 
 def test_a_flood_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: WaitingGroups[int] = WaitingGroups()
     for number in range(MAX_EVENTS + 50):
-        assert waiting.join("k", [number], Timing(10, 30), 0)
-    assert waiting.join("together", list(range(MAX_EVENTS + 50)), Timing(10, 30), 0)
+        assert waiting.join("k", [number], CoalescingTimes(10, 30), 0)
+    assert waiting.join("together", list(range(MAX_EVENTS + 50)), CoalescingTimes(10, 30), 0)
     for group in waiting.take_due(100):
         assert group.events == tuple(range(MAX_EVENTS))
         assert group.count == MAX_EVENTS + 50
     monkeypatch.setattr(coalescing, "MAX_KEYS", 1)
-    assert waiting.join("k", [0], Timing(), 0)
-    assert not waiting.join("other", [0], Timing(), 0)
-    assert waiting.join("k", [0], Timing(), 0)
+    assert waiting.join("k", [0], CoalescingTimes(), 0)
+    assert not waiting.join("other", [0], CoalescingTimes(), 0)
+    assert waiting.join("k", [0], CoalescingTimes(), 0)
 
 
 def test_one_look_takes_no_further_group_after_so_many_events() -> None:
     waiting: WaitingGroups[int] = WaitingGroups()
     for key in ("a", "b", "c"):
-        assert waiting.join(key, [1, 2], Timing(), 0)
+        assert waiting.join(key, [1, 2], CoalescingTimes(), 0)
     assert [group.key for group in waiting.take_due(1, 3)] == ["a", "b"]
     assert [group.key for group in waiting.take_due(1, 3)] == ["c"]
 
 
 def test_times_that_no_longer_hold_are_cleared_away() -> None:
     waiting: WaitingGroups[None] = WaitingGroups()
-    assert waiting.join("k", [None] * MAX_EVENTS, Timing(10, 10_000), 0)
+    assert waiting.join("k", [None] * MAX_EVENTS, CoalescingTimes(10, 10_000), 0)
 
     def put_off() -> None:
         for number in range(5_000):
-            assert waiting.join("k", [None], Timing(10, 10_000), number / 10)
+            assert waiting.join("k", [None], CoalescingTimes(10, 10_000), number / 10)
 
     # So many times are more than half a megabyte.
     assert kept_by(put_off) < 50_000
@@ -344,10 +344,10 @@ def test_events_of_one_place_belong_together_and_no_others() -> None:
 
 def test_an_event_that_may_wait_longer_puts_off_none_before_it() -> None:
     waiting = WaitingGroups[str]()
-    waiting.join("k", ["alarm"], Timing(1, 10), 0)
-    waiting.join("k", ["held"], Timing(9_000, 9_000), 0.5)
+    waiting.join("k", ["alarm"], CoalescingTimes(1, 10), 0)
+    waiting.join("k", ["held"], CoalescingTimes(9_000, 9_000), 0.5)
     assert waiting.next_due == 1.5
     both = WaitingGroups[str]()
-    both.join("k", ["held"], Timing(9_000, 9_000), 0)
-    both.join("k", ["alarm"], Timing(1, 10), 100)
+    both.join("k", ["held"], CoalescingTimes(9_000, 9_000), 0)
+    both.join("k", ["alarm"], CoalescingTimes(1, 10), 100)
     assert both.next_due == 10, "nor does one that waits already put off the next"

@@ -11,7 +11,7 @@ from example_counts import example_count
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.ledger import LedgerBounds
-from interlock.protocols.mcpx.routing import Mode, TopicParticipant
+from interlock.protocols.mcpx.routing import ReceiveMode, TopicParticipant
 from interlock.protocols.mcpx.topic import Topic, TopicRules
 
 from .vectors import envelope
@@ -20,10 +20,10 @@ LIFETIME = 10
 OPEN_PER_OWNER = 2
 OPEN = 4
 PEOPLE = {
-    "ann": ("o1", ("mcp/*", "chat"), Mode.ALL),
-    "bob": ("o2", ("mcp/*", "chat"), Mode.DIRECTED),
-    "cat": ("o2", ("mcp/proposal:*", "mcp/request:tools/call:x"), Mode.DIRECTED),
-    "dan": ("o3", ("mcp/proposal:*", "chat"), Mode.ALL),
+    "ann": ("o1", ("mcp/*", "chat"), ReceiveMode.ALL),
+    "bob": ("o2", ("mcp/*", "chat"), ReceiveMode.DIRECTED),
+    "cat": ("o2", ("mcp/proposal:*", "mcp/request:tools/call:x"), ReceiveMode.DIRECTED),
+    "dan": ("o3", ("mcp/proposal:*", "chat"), ReceiveMode.ALL),
 }
 TOOLS = ("x", "y")
 
@@ -165,5 +165,5 @@ def answer(topic: Topic, model: Model, who: str, which: int, now: float) -> None
     request = list(model.answers)[which % len(model.answers)]
     sent = envelope("mcp/response:tools/call", who, {}, to=["nobody"], correlation_id=request)
     received = set(topic.accept(sent, who, now).recipients)
-    everything = {one for one in model.present if PEOPLE[one][2] is Mode.ALL}
+    everything = {one for one in model.present if PEOPLE[one][2] is ReceiveMode.ALL}
     assert received == (everything | ({model.answers[request]} & model.present)) - {who}

@@ -11,8 +11,8 @@ from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.ledger import LedgerBounds, ProposalLedger
-from interlock.protocols.mcpx.proposals import TRANSITIONS, ProposalEvent, State, mermaid, step
-from interlock.protocols.mcpx.recent import Recent
+from interlock.protocols.mcpx.proposals import TRANSITIONS, ProposalEvent, ProposalState, mermaid, step
+from interlock.protocols.mcpx.recent import RecentValues
 
 from .vectors import envelope
 
@@ -47,10 +47,10 @@ def reason(attempt: object) -> RefusalReason:
 
 
 def test_every_state_but_open_is_final() -> None:
-    assert set(TRANSITIONS) == set(State)
-    assert set(TRANSITIONS[State.OPEN]) == set(ProposalEvent)
-    assert not any(row for state, row in TRANSITIONS.items() if state is not State.OPEN)
-    assert State.OPEN not in {after for row in TRANSITIONS.values() for after in row.values()}
+    assert set(TRANSITIONS) == set(ProposalState)
+    assert set(TRANSITIONS[ProposalState.OPEN]) == set(ProposalEvent)
+    assert not any(row for state, row in TRANSITIONS.items() if state is not ProposalState.OPEN)
+    assert ProposalState.OPEN not in {after for row in TRANSITIONS.values() for after in row.values()}
     assert mermaid().count("open -->") == 4
 
 
@@ -58,7 +58,7 @@ def test_the_first_fulfilment_wins(ledger: ProposalLedger) -> None:
     first = request()
     done = ledger.fulfil(first, "owner-b", 1)
     assert done is not None
-    assert (done.state, done.ended_by, done.request_id) == (State.FULFILLED, "human", first.id)
+    assert (done.state, done.ended_by, done.request_id) == (ProposalState.FULFILLED, "human", first.id)
     assert reason(lambda: ledger.fulfil(request("other"), "owner-c", 1)) is RefusalReason.PROPOSAL_ALREADY_FULFILLED
     with pytest.raises(EnvelopeRefused):
         step(done, ProposalEvent.FULFIL)
@@ -88,7 +88,7 @@ def test_a_fulfilment_may_leave_the_context_out(ledger: ProposalLedger) -> None:
 
 def test_only_the_proposer_withdraws(ledger: ProposalLedger) -> None:
     assert reason(lambda: ledger.withdraw(about("mcp/withdraw", "human"), 1)) is RefusalReason.NOT_THE_PROPOSER
-    assert ledger.withdraw(about("mcp/withdraw", "agent"), 1).state is State.WITHDRAWN
+    assert ledger.withdraw(about("mcp/withdraw", "agent"), 1).state is ProposalState.WITHDRAWN
     assert reason(lambda: ledger.fulfil(request(), "owner-b", 1)) is RefusalReason.PROPOSAL_WITHDRAWN
     assert reason(lambda: ledger.withdraw(about("mcp/withdraw", "agent"), 1)) is RefusalReason.PROPOSAL_WITHDRAWN
 
@@ -125,7 +125,7 @@ def test_a_proposal_expires_whether_or_not_anyone_looked(ledger: ProposalLedger)
     ledger.propose(proposal("q"), "owner-a", 5)
     late = ledger.find("q", 15)
     assert late is not None
-    assert late.state is State.EXPIRED
+    assert late.state is ProposalState.EXPIRED
     assert reason(lambda: ledger.fulfil(request(about="q"), "owner-b", 15)) is RefusalReason.PROPOSAL_EXPIRED
     assert len(ledger) == 0
 
@@ -176,7 +176,7 @@ def test_nobody_makes_a_topic_forget_that_anothers_proposal_was_fulfilled() -> N
 
 
 def test_a_sender_over_its_share_loses_its_own_oldest_entries() -> None:
-    recent: Recent[int] = Recent(window=10, per_sender=2, total=3)
+    recent: RecentValues[int] = RecentValues(window=10, per_sender=2, total=3)
     recent.add("a1", 1, "a", 0)
     for at in range(3):
         recent.add(f"b{at}", at, "b", 1)
@@ -188,7 +188,7 @@ def test_a_sender_over_its_share_loses_its_own_oldest_entries() -> None:
 
 
 def test_entries_are_forgotten_when_their_time_has_passed() -> None:
-    recent: Recent[int] = Recent(window=10, per_sender=9, total=9)
+    recent: RecentValues[int] = RecentValues(window=10, per_sender=9, total=9)
     recent.add("a", 1, "x", 0)
     assert recent.get("a", 9.9) == 1
     assert recent.get("a", 10) is None
@@ -199,7 +199,7 @@ def test_entries_are_forgotten_when_their_time_has_passed() -> None:
 @each_case(("window", "per_sender", "total"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_a_memory_without_bounds_is_not_made(window: float, per_sender: int, total: int) -> None:
     with pytest.raises(ValueError):
-        Recent(window, per_sender, total)
+        RecentValues(window, per_sender, total)
 
 
 @given(
@@ -209,7 +209,7 @@ def test_a_memory_without_bounds_is_not_made(window: float, per_sender: int, tot
 )
 def test_what_is_remembered_agrees_with_a_list(steps: list[tuple[str, int, int]], per_sender: int, total: int) -> None:
     """The model: a list of entries in order, searched and pruned one by one."""
-    recent: Recent[str] = Recent(5, per_sender, total)
+    recent: RecentValues[str] = RecentValues(5, per_sender, total)
     kept: list[tuple[str, str, float]] = []
     now = 0.0
     for sender, number, pause in steps:

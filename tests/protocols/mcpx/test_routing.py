@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from interlock.protocols.mcpx.capabilities import CapabilitySet
-from interlock.protocols.mcpx.routing import Mode, TopicParticipant, recipients
+from interlock.protocols.mcpx.routing import ReceiveMode, TopicParticipant, recipients
 from interlock.protocols.mcpx.system import GATEWAY
 
 NOTHING = CapabilitySet([])
 PEOPLE = [
     TopicParticipant("ann", "o1", NOTHING),
-    TopicParticipant("bob", "o2", NOTHING, Mode.DIRECTED),
-    TopicParticipant("cat", "o3", NOTHING, Mode.DIRECTED),
+    TopicParticipant("bob", "o2", NOTHING, ReceiveMode.DIRECTED),
+    TopicParticipant("cat", "o3", NOTHING, ReceiveMode.DIRECTED),
     TopicParticipant("dan", "o4", NOTHING),
 ]
 

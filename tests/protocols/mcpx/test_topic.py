@@ -10,15 +10,17 @@ from cases import each_case
 from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
 from interlock.protocols.mcpx.envelopes import decode
 from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
-from interlock.protocols.mcpx.proposals import State
-from interlock.protocols.mcpx.routing import Mode, TopicParticipant, recipients
+from interlock.protocols.mcpx.proposals import ProposalState
+from interlock.protocols.mcpx.routing import ReceiveMode, TopicParticipant, recipients
 from interlock.protocols.mcpx.system import GATEWAY, WelcomePayload, error, presence, welcome
 from interlock.protocols.mcpx.topic import Topic, TopicRules
 
 from .vectors import CHAT, FULFILMENT, FULFILMENT_RESPONSE, PROPOSAL, REQUEST, RESPONSE, envelope, written
 
 
-def participant(id: str, profile: str = "full-access", owner: str = "", mode: Mode = Mode.ALL) -> TopicParticipant:
+def participant(
+    id: str, profile: str = "full-access", owner: str = "", mode: ReceiveMode = ReceiveMode.ALL
+) -> TopicParticipant:
     return TopicParticipant(id, owner or f"owner of {id}", CapabilitySet(PROFILES[profile]), mode)
 
 
@@ -28,7 +30,7 @@ def room(rules: TopicRules | None = None) -> Topic:
     topic.join(participant("trusted-agent"))
     topic.join(participant("human-user"))
     topic.join(participant("target-agent", "response-only"))
-    topic.join(participant("untrusted-agent", "proposal-only", mode=Mode.DIRECTED))
+    topic.join(participant("untrusted-agent", "proposal-only", mode=ReceiveMode.DIRECTED))
     topic.join(participant("user-alice", "response-only"))
     return topic
 
@@ -52,10 +54,10 @@ def test_the_examples_of_the_specification_make_a_conversation(rules: TopicRules
     assert "trusted-agent" in topic.accept(decode(RESPONSE.encode()), "target-agent", 1).recipients
     opened = topic.accept(decode(PROPOSAL.encode()), "untrusted-agent", 2).proposal
     assert opened is not None
-    assert opened.state is State.OPEN
+    assert opened.state is ProposalState.OPEN
     ended = topic.accept(decode(FULFILMENT.encode()), "human-user", 3).proposal
     assert ended is not None
-    assert ended.state is State.FULFILLED
+    assert ended.state is ProposalState.FULFILLED
     assert "untrusted-agent" in topic.accept(decode(FULFILMENT_RESPONSE.encode()), "target-agent", 4).recipients
     assert topic.accept(decode(CHAT.encode()), "user-alice", 5).recipients == (
         "trusted-agent", "human-user", "target-agent", "untrusted-agent",
@@ -232,7 +234,7 @@ def test_participants_withdraw_and_reject_without_a_capability_for_it() -> None:
     withdrawal = envelope("mcp/withdraw", "untrusted-agent", correlation_id="env-req-1")
     ended = topic.accept(withdrawal, "untrusted-agent", 1).proposal
     assert ended is not None
-    assert ended.state is State.WITHDRAWN
+    assert ended.state is ProposalState.WITHDRAWN
     assert refused(topic, FULFILMENT.encode(), "human-user", 2).reason is RefusalReason.PROPOSAL_WITHDRAWN
 
 
@@ -296,4 +298,4 @@ def test_a_proposal_expires_when_its_time_has_passed() -> None:
     assert refused(topic, FULFILMENT.encode(), "human-user", 301).reason is RefusalReason.PROPOSAL_EXPIRED
     found = topic.proposal("env-req-1", 302)
     assert found is not None
-    assert found.state is State.EXPIRED
+    assert found.state is ProposalState.EXPIRED

@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.storage import StoredLogin
-from interlock.protocols.oauth.challenges import Challenge
+from interlock.protocols.oauth.challenges import BearerChallenge
 from interlock.protocols.oauth.clients import ClientSettings
 from interlock.protocols.oauth.metadata import ResourceMetadata, ServerMetadata, canonical_resource, default_metadata
 from interlock.protocols.oauth.scopes import initial_scopes, stepped_up
@@ -30,7 +30,7 @@ class Discovered(msgspec.Struct, frozen=True):
         return stored
 
     def scopes_to_request(
-        self, settings: ClientSettings, challenge: Challenge, bound: StoredLogin | None
+        self, settings: ClientSettings, challenge: BearerChallenge, bound: StoredLogin | None
     ) -> tuple[str, ...]:
         """The scopes for the next request of tokens. Raises LOGIN_REQUIRED if the request would have no new ones.
 
@@ -52,7 +52,9 @@ class Discovered(msgspec.Struct, frozen=True):
         return initial_scopes(challenge.scope, self.scopes, settings.scopes, self.server.scopes_supported)
 
 
-async def discover(endpoints: Endpoints, server_url: str, settings: ClientSettings, challenge: Challenge) -> Discovered:
+async def discover(
+    endpoints: Endpoints, server_url: str, settings: ClientSettings, challenge: BearerChallenge
+) -> Discovered:
     """Read the metadata of a server and of its authorization server. Raises a `Fault`."""
     resource = await endpoints.resource(challenge.resource_metadata)
     issuer = _issuer(server_url, settings.issuer, resource)

@@ -23,7 +23,7 @@ from interlock.client.oauth.storage import LoginStore, MemoryLoginStore, StoredL
 from interlock.client.oauth.token_requests import SILENT_GRANTS, TokenRequests
 from interlock.process.task_set import TaskSet
 from interlock.protocols.oauth.authorization import authorization_request, code_of
-from interlock.protocols.oauth.challenges import Challenge
+from interlock.protocols.oauth.challenges import BearerChallenge
 from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient
 from interlock.protocols.oauth.metadata import covers
 from interlock.protocols.oauth.tokens import LASTING_ERRORS, UNKNOWN_CLIENT, Tokens, code_request, device_request
@@ -58,9 +58,9 @@ class Login:
         self._loaded = False
         self._not_before = 0.0
         self.hint = hint
-        self._challenge = Challenge()
+        self._challenge = BearerChallenge()
         """The last challenge: it says where the server's metadata is."""
-        self.wanted: Challenge | None = None
+        self.wanted: BearerChallenge | None = None
         """The challenge that only a person can answer, until one has."""
         self.wanted_since = datetime.now(UTC)
         """When a login became necessary, while one is."""
@@ -106,14 +106,14 @@ class Login:
 
     # For a person.
 
-    async def log_in(self, challenge: Challenge) -> None:
+    async def log_in(self, challenge: BearerChallenge) -> None:
         """Log in with the browser. Raises LOGIN_REQUIRED where there is none, or nothing new to ask for."""
         if self.browser is None:
             raise self._needs_login(challenge, 401)
         pending = await self.begin(challenge, self.browser.redirect_uri)
         await self.finish(pending, await self.browser.visit(pending.request))
 
-    async def begin(self, challenge: Challenge, redirect_uri: str) -> OpenLogin:
+    async def begin(self, challenge: BearerChallenge, redirect_uri: str) -> OpenLogin:
         """Prepare a login that a person completes in a browser."""
         async with self._store.lock():
             stored = await self._reload()
@@ -137,7 +137,7 @@ class Login:
                 await self._requests.exchange(pending.found, pending.client, fields, pending.request.scopes)
             )
 
-    async def begin_device(self, challenge: Challenge) -> PendingDevice:
+    async def begin_device(self, challenge: BearerChallenge) -> PendingDevice:
         """Ask for a code that a person types elsewhere. Raises LOGIN_REQUIRED if the server does not offer that."""
         async with self._store.lock():
             stored = await self._reload()
@@ -288,21 +288,21 @@ class Login:
         self._header = "" if tokens is None else f"Bearer {tokens.access_token}"
         self.idle = tokens is None
 
-    async def _discover(self, challenge: Challenge) -> Discovered:
+    async def _discover(self, challenge: BearerChallenge) -> Discovered:
         self._challenge = challenge
         return await discover(self._endpoints, self._server_url, self.settings, challenge)
 
-    def _want(self, challenge: Challenge) -> None:
+    def _want(self, challenge: BearerChallenge) -> None:
         if self.wanted is None:
             self.wanted_since = datetime.now(UTC)
         self.wanted = challenge
 
-    def _needs_login(self, challenge: Challenge, status: int) -> Fault:
+    def _needs_login(self, challenge: BearerChallenge, status: int) -> Fault:
         self._want(challenge)
         data = {"status": status, "challenge": msgspec.to_builtins(challenge)}
         return Fault("LOGIN_REQUIRED", NEEDS_LOGIN, hint=self.hint, data=data)
 
 
-def challenge_of(fault: Fault) -> Challenge:
+def challenge_of(fault: Fault) -> BearerChallenge:
     """The challenge that a LOGIN_REQUIRED carries."""
-    return msgspec.convert(fault.data.get("challenge") or {}, Challenge)
+    return msgspec.convert(fault.data.get("challenge") or {}, BearerChallenge)

@@ -23,7 +23,7 @@ from interlock.host.models.model import (
 )
 from interlock.host.models.streamed_model import MAX_NAME_CHARS, AnswerReader, PartialCall, StreamedModel
 from interlock.protocols.mcpl.content import ImageContent, TextContent
-from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.inference import TokenUsage
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 from interlock.wire.sse import SseEvent
@@ -88,7 +88,7 @@ class _StreamReader(AnswerReader):
         if decoded.type == "message_start" and decoded.message is not None:
             used = decoded.message.usage
             self._input = used.input_tokens + used.cache_read_input_tokens + used.cache_creation_input_tokens
-            self._usage = Usage(self._input, 0)
+            self._usage = TokenUsage(self._input, 0)
         elif decoded.type == "content_block_start" and decoded.content_block is not None:
             block = decoded.content_block
             if block.type == "tool_use":
@@ -101,7 +101,7 @@ class _StreamReader(AnswerReader):
             if decoded.delta is not None and decoded.delta.stop_reason is not None:
                 self._finish = FINISH.get(decoded.delta.stop_reason, "end_turn")
             if decoded.usage is not None and self._input is not None:
-                self._usage = Usage(self._input, decoded.usage.output_tokens)
+                self._usage = TokenUsage(self._input, decoded.usage.output_tokens)
         elif decoded.type == "message_stop":
             self.ended = True
 

@@ -17,7 +17,7 @@ from interlock.protocols.mcpl.content import (
     ResourceLinkContent,
     TextContent,
 )
-from interlock.protocols.mcpl.inference import FinishReason, ModelInfo, Usage
+from interlock.protocols.mcpl.inference import FinishReason, ModelInfo, TokenUsage
 
 BYTES_PER_TOKEN: Final = 4
 """Used for estimates, if an endpoint does not count tokens."""
@@ -117,7 +117,7 @@ class Finished(msgspec.Struct, frozen=True):
     """The end of an answer."""
 
     reason: Finish
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     """None where the endpoint does not count."""
 
 
@@ -145,12 +145,12 @@ class ConfiguredModel(Model, Protocol):
         """Close its connections. Answers that are being read fail."""
 
 
-def estimated(prompt: ModelPrompt, answer_chars: int) -> Usage:
+def estimated(prompt: ModelPrompt, answer_chars: int) -> TokenUsage:
     """The tokens of an inference whose endpoint does not count."""
-    return Usage(size_of(prompt) // BYTES_PER_TOKEN + 1, answer_chars // BYTES_PER_TOKEN + 1)
+    return TokenUsage(size_of(prompt) // BYTES_PER_TOKEN + 1, answer_chars // BYTES_PER_TOKEN + 1)
 
 
-def believable(claimed: Usage, counted: Usage, most: int, slack: int = 0) -> Usage:
+def believable(claimed: TokenUsage, counted: TokenUsage, most: int, slack: int = 0) -> TokenUsage:
     """The token count of a client or an endpoint, limited to a range around the hub's own estimate.
 
     So a wrong count can neither use up a server's budget nor let a server spend without limit. `most` is the longest
@@ -158,7 +158,7 @@ def believable(claimed: Usage, counted: Usage, most: int, slack: int = 0) -> Usa
     hub does not see.
     """
     least_in, least_out = counted.input_tokens // CLAIM_FACTOR, counted.output_tokens // CLAIM_FACTOR
-    return Usage(
+    return TokenUsage(
         min(max(claimed.input_tokens, least_in), counted.input_tokens * CLAIM_FACTOR + slack),
         min(max(claimed.output_tokens, least_out), max(most, counted.output_tokens * CLAIM_FACTOR)),
     )

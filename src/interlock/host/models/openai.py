@@ -25,7 +25,7 @@ from interlock.host.models.model import (
 )
 from interlock.host.models.streamed_model import AnswerReader, PartialCall, StreamedModel
 from interlock.protocols.mcpl.content import AudioContent, ImageContent, TextContent
-from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.inference import TokenUsage
 from interlock.transports.resolving import Resolver
 from interlock.wire.sse import SseEvent
 
@@ -92,7 +92,7 @@ class _StreamReader(AnswerReader):
         if decoded.error is not None:
             raise reported(decoded.error.message, self._secrets)
         if decoded.usage is not None:
-            self._usage = Usage(decoded.usage.prompt_tokens, decoded.usage.completion_tokens)
+            self._usage = TokenUsage(decoded.usage.prompt_tokens, decoded.usage.completion_tokens)
         for choice in decoded.choices[:1]:
             delta = choice.delta
             thought = delta.reasoning_content or delta.reasoning

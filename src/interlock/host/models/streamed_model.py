@@ -28,7 +28,7 @@ from interlock.host.models.model import (
     size_of,
     size_of_chunk,
 )
-from interlock.protocols.mcpl.inference import ModelInfo, Usage
+from interlock.protocols.mcpl.inference import ModelInfo, TokenUsage
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 from interlock.wire.sse import SseEvent
@@ -114,7 +114,7 @@ class AnswerReader(abc.ABC):
         self.ended = False
         """Whether the API said that no further event comes."""
         self._finish: Finish | None = None
-        self._usage: Usage | None = None
+        self._usage: TokenUsage | None = None
         self._calls: dict[int, PartialCall] = {}
         """The tool calls by their index."""
 

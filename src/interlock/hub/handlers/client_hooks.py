@@ -19,7 +19,7 @@ from interlock.hub.store_faults import starting
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcpl.decoding import Name, Value, decode
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInferenceResult, Injection
-from interlock.protocols.mcpl.inference import ModelInfo, Usage
+from interlock.protocols.mcpl.inference import ModelInfo, TokenUsage
 from interlock.wire.errors import Fault
 
 BEFORE: Final = "context/beforeInference"
@@ -42,7 +42,7 @@ class ClientAfterInference(Value, frozen=True):
     conversation_id: Name
     assistant_message: str
     model: ModelInfo | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
 
 
 class ClientTurns(Protocol):

@@ -16,8 +16,8 @@ from interlock.protocols.mgp.events import (
     UNSUBSCRIBE,
     WITHOUT_SESSION,
     SubscribeParams,
-    Unsubscribed,
     UnsubscribeParams,
+    UnsubscribeResult,
 )
 from interlock.protocols.mgp.methods import read_params
 from interlock.transports.exchange import session_of
@@ -52,4 +52,4 @@ class EventMethods:
         session = session_of(exchange, WITHOUT_SESSION)
         params = read_params(exchange.request.params, UnsubscribeParams)
         done = self._subscriptions.unsubscribe(session.id, params.subscription_id)
-        exchange.result(msgspec.json.encode(Unsubscribed(done)))
+        exchange.result(msgspec.json.encode(UnsubscribeResult(done)))

@@ -36,8 +36,8 @@ from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscr
 from interlock.protocols.mgp.events import (
     EVENT,
     EventParams,
-    Subscribed,
     SubscribeParams,
+    SubscribeResult,
     asked_of_servers,
     channel_pattern,
     may_match_family,
@@ -185,7 +185,7 @@ class EventSubscriptions:
 
     async def subscribe(
         self, client: Hashable, principal: Principal, view: View, params: SubscribeParams, notify: Notify
-    ) -> Subscribed:
+    ) -> SubscribeResult:
         """Subscribe a client. Raises INVALID_PARAMS and RESOURCE_EXHAUSTED."""
         if len(self._all) >= MAX_SUBSCRIPTIONS or len(self._of_client.get(client, ())) >= MAX_PER_CLIENT:
             raise Fault("RESOURCE_EXHAUSTED", f"a client has at most {MAX_PER_CLIENT} event subscriptions")
@@ -211,7 +211,7 @@ class EventSubscriptions:
                 self._drop(subscription.id)
             self._after_change()
         missing = [pattern.text for pattern in patterns if pattern.text not in names]
-        return Subscribed(names, missing, subscription.id)
+        return SubscribeResult(names, missing, subscription.id)
 
     def unsubscribe(self, client: Hashable, id: str) -> bool:
         """End a subscription of a client. False where it has none of that id."""

@@ -25,7 +25,7 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.memory import resident_mb
 from interlock.process.turns import in_turns
 from interlock.protocols.mcp.results import own_result
-from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, HealthStatus, Ping, timestamp
+from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, HealthStatus, PingResult, timestamp
 
 MAX_SERVERS: Final = 1_000
 """Servers in one status."""
@@ -63,9 +63,9 @@ class HealthHandler:
         upstream = self._upstreams.only(caller.view)
         if upstream is None:
             health = self._hub_health(await self._states(caller))
-            ping = Ping(health, timestamp(datetime.now(UTC)), int(self._readiness.uptime_s), HUB)
+            ping = PingResult(health, timestamp(datetime.now(UTC)), int(self._readiness.uptime_s), HUB)
         else:
-            ping = Ping(_health(upstream), timestamp(datetime.now(UTC)), upstream.uptime_secs, upstream.id)
+            ping = PingResult(_health(upstream), timestamp(datetime.now(UTC)), upstream.uptime_secs, upstream.id)
         _answer(exchange, ping)
 
     async def _status(self, exchange: Exchange, caller: Caller) -> None:

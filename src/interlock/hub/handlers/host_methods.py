@@ -29,7 +29,7 @@ from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.process.open_counts import OpenCounts
 from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.feature_sets import Receipt
+from interlock.protocols.mcpl.feature_sets import UpdateReceipt
 from interlock.protocols.mcpl.inference import InferenceChunk
 from interlock.protocols.mcpl.live import ANSWER
 from interlock.protocols.mcpl.methods import METHODS, find
@@ -165,7 +165,7 @@ class HostMethods:
         self._open_requests.add(owner)
         self._background.begin(self._run(exchange, work, owner), exchange)
 
-    def _update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
+    def _update(self, host: ClientHost, params: bytes, *, request: bool) -> UpdateReceipt:
         receipt = self._hosts.update(host, params, request=request)
         self._begin(host, self._channels.register(host, params))
         return receipt

@@ -9,7 +9,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
-from interlock.protocols.mgp.streaming import CANCEL, Cancel, cancelled, read_cancel
+from interlock.protocols.mgp.streaming import CANCEL, StreamCancelParams, cancelled, read_cancel
 from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
@@ -43,7 +43,7 @@ class StreamHandler:
         waiting.revoke(Fault("CANCELLED", "the call was cancelled"), params.reason or BY_CLIENT)
         _answer(exchange, b"[]")
 
-    async def _cancelled(self, exchange: Exchange, call: Forwarder, params: Cancel) -> None:
+    async def _cancelled(self, exchange: Exchange, call: Forwarder, params: StreamCancelParams) -> None:
         _answer(exchange, await call.cancel_for_client(params.reason or BY_CLIENT))
 
 

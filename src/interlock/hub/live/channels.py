@@ -14,7 +14,7 @@ from interlock.hub.live.channel_requests import MAX_OPEN, is_full
 from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
-from interlock.protocols.mcpl.authorization import Arrival
+from interlock.protocols.mcpl.authorization import AuthorizedMessage
 from interlock.store import Collection
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
@@ -41,7 +41,7 @@ class RegisteredChannels:
     def __init__(self, announcements: ChannelAnnouncements) -> None:
         self._announcements = announcements
 
-    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+    async def serve(self, live: LiveConnection, request: Request, arrival: AuthorizedMessage) -> msgspec.Struct:
         """Register, change or list the channels of a connection."""
         params = arrival.params
         if isinstance(params, channels.ChannelsRegister):
@@ -69,7 +69,7 @@ class RegisteredChannels:
         await self._announcements.changed(live, channels.ChannelsChanged(added, removed, changed))
 
     def _put(
-        self, live: LiveConnection, found: tuple[channels.Channel, ...], arrival: Arrival
+        self, live: LiveConnection, found: tuple[channels.Channel, ...], arrival: AuthorizedMessage
     ) -> channels.RegisterResult:
         results = []
         for channel, refusal in zip(found, arrival.refusals, strict=True):

@@ -13,7 +13,7 @@ from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace
 from interlock.protocols.mcpl.policy import names
-from interlock.protocols.mcpl.received import Selection
+from interlock.protocols.mcpl.received import ServerRights
 from interlock.protocols.patterns import PatternError, PatternSet
 
 MAX_IDS: Final = 1_024
@@ -58,7 +58,7 @@ class ClientHost:
         before, self.declared = self.declared, declared
         return before
 
-    def select(self, selection: Selection) -> None:
+    def select(self, selection: ServerRights) -> None:
         """The client selects feature sets."""
         self.selection = selection
 

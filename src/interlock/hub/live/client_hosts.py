@@ -31,7 +31,7 @@ from interlock.hub.sessions.session import Exchange, Session, SessionCaller
 from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl import between
 from interlock.protocols.mcpl.capabilities import McplDialect
-from interlock.protocols.mcpl.feature_sets import Receipt, Update, read_feature_set
+from interlock.protocols.mcpl.feature_sets import FeatureSetsUpdate, UpdateReceipt, read_feature_set
 from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
@@ -129,10 +129,10 @@ class ClientHosts:
 
     # Enabled feature sets
 
-    def update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
+    def update(self, host: ClientHost, params: bytes, *, request: bool) -> UpdateReceipt:
         """Take a client's `featureSets/update`. It narrows what the operator allowed, and cannot widen it."""
         change = read_params(METHODS[UPDATE], params)
-        assert isinstance(change, Update)
+        assert isinstance(change, FeatureSetsUpdate)
         host.show(self.offers.declared(host))
         declared = {name: read_feature_set(name, each, host.dialect) for name, each in host.declared.items()}
         host.select(receive(host.selection, declared, change, host.dialect, request=request))

@@ -24,7 +24,7 @@ from interlock.protocols.mcpl.hooks import (
     Injection,
     Lifecycle,
 )
-from interlock.protocols.mcpl.injections import Sourced, costs_of, within_bounds
+from interlock.protocols.mcpl.injections import SourcedInjection, costs_of, within_bounds
 from interlock.protocols.mcpl.states import McplConnection
 from interlock.wire.errors import Fault
 
@@ -117,7 +117,7 @@ class ClientInferences:
         return None
 
 
-def _labelled(host: ClientHost, sourced: Sourced) -> Injection:
+def _labelled(host: ClientHost, sourced: SourcedInjection) -> Injection:
     """An injection with its source, under the client's name for it."""
     injection = sourced.injection
     metadata = {**_servers_own(injection.metadata), "dev.interlock/server": sourced.server}

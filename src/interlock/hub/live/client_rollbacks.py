@@ -17,7 +17,7 @@ from interlock.hub.live.host_messages import HostMessage
 from interlock.hub.live.own_connections import OwnConnections
 from interlock.hub.live.server_texts import ServerTexts
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
-from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
+from interlock.protocols.mcpl.checkpoints import RollbackParams, RollbackResult
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.errors import unknown_feature_set
 from interlock.wire.errors import Fault
@@ -39,13 +39,13 @@ class ClientRollbacks:
 
     async def roll_back(self, message: HostMessage) -> RollbackResult:
         """Restore a client's state at a server. Refused if others share the connection."""
-        request = decode(Rollback, message.params)
+        request = decode(RollbackParams, message.params)
         live, feature = self._checked(message.host, request.feature_set)
         own = await self._own_connections.open(live.server, message.host.principal)
         if own is None:
             reason = 'agents share the connection to this server; the operator can set share = "principal"'
             return RollbackResult(request.checkpoint, False, reason)
-        rollback = Rollback(feature, request.checkpoint)
+        rollback = RollbackParams(feature, request.checkpoint)
         target = Target("state", live.server, feature)
         call = self._sends.of(message.exchange, message.caller, target, msgspec.json.encode(rollback))
         await self._sends.admit(call)  # The audit log has the rollback before it is sent.

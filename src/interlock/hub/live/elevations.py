@@ -16,8 +16,8 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.journal import Journal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import Features
-from interlock.protocols.mcpl.authorization import Arrival, admit, judge_scope
-from interlock.protocols.mcpl.scopes import Elevate, ElevateResult
+from interlock.protocols.mcpl.authorization import AuthorizedMessage, admit, judge_scope
+from interlock.protocols.mcpl.scopes import ElevateParams, ElevateResult
 from interlock.wire.messages import Request
 
 MAX_APPROVED: Final = 1_000
@@ -41,16 +41,16 @@ class Elevations:
         self._settings = settings
         self._journal = journal
 
-    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> ElevateResult:
+    async def serve(self, live: LiveConnection, request: Request, arrival: AuthorizedMessage) -> ElevateResult:
         """Answer a request for a scope, and record the answer."""
         elevation = arrival.params
-        assert isinstance(elevation, Elevate)
+        assert isinstance(elevation, ElevateParams)
         result = await self.elevate(live, elevation)
         admit(live.state, request.method, request.params)  # The grant may have been revoked meanwhile.
         self._journal.live_scope(live.server, elevation.feature_set, elevation.scope.label, approved=result.approved)
         return result
 
-    async def elevate(self, live: LiveConnection, elevation: Elevate) -> ElevateResult:
+    async def elevate(self, live: LiveConnection, elevation: ElevateParams) -> ElevateResult:
         """Approve or refuse a scope: by the rules, by an earlier approval on this connection, or by a person."""
         feature, scope = elevation.feature_set, elevation.scope
         label, decision = judge_scope(live.state, feature, scope.payload, scope.label)

@@ -136,7 +136,7 @@ class FeatureUpdates:
         try:
             row = METHODS[UPDATE]
             found = msgspec.json.decode(await answer, type=row.result) if row.result is not None else None
-            receipt = found if isinstance(found, feature_sets.Receipt) else None
+            receipt = found if isinstance(found, feature_sets.UpdateReceipt) else None
         except (Fault, msgspec.MsgspecError, UnicodeDecodeError) as cause:
             self._log(live.server, f"did not accept its feature sets: {cause}")
         finally:

@@ -10,7 +10,7 @@ import msgspec
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl.hooks import AfterInference, BeforeInference
-from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.inference import TokenUsage
 from interlock.protocols.mcpl.states import McplConnection
 
 
@@ -36,7 +36,7 @@ class ModelAnswer(msgspec.Struct, frozen=True):
     """The answer of a model, after some servers have seen it."""
 
     text: str
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     rewritten_by: tuple[tuple[str, str | None], ...] = ()
     """The servers that replaced it, each with the feature set that it named."""
     metadata: Mapping[str, object] = {}

@@ -41,8 +41,8 @@ from interlock.protocols.mcpl.authorization import (
 from interlock.protocols.mcpl.capabilities import MODEL_INFO
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInference, BeforeInferenceResult, Lifecycle
-from interlock.protocols.mcpl.inference import Usage
-from interlock.protocols.mcpl.injections import Dropped, Sourced
+from interlock.protocols.mcpl.inference import TokenUsage
+from interlock.protocols.mcpl.injections import DroppedInjection, SourcedInjection
 from interlock.wire.errors import Fault
 
 BEFORE: Final = "context/beforeInference"
@@ -95,7 +95,7 @@ class InferenceHooks:
         after = self._after_parties(inference)
         return any(party.rewrites or (party.blocks and self._closed(party)) for party in after)
 
-    async def before(self, inference: HookedInference, within_s: float | None = None) -> Sequence[Sourced]:
+    async def before(self, inference: HookedInference, within_s: float | None = None) -> Sequence[SourcedInjection]:
         """The judged injections for this inference. Servers must answer within `within_s`, or `BEFORE_S`.
 
         Injections whose taint cannot be stored are dropped.
@@ -119,7 +119,7 @@ class InferenceHooks:
         return kept
 
     def placed(
-        self, inference: HookedInference, dropped: Iterable[Dropped], costs: Mapping[tuple[str, str], int]
+        self, inference: HookedInference, dropped: Iterable[DroppedInjection], costs: Mapping[tuple[str, str], int]
     ) -> None:
         """Record where the injections were placed, and which were dropped."""
         for each in dropped:
@@ -155,7 +155,7 @@ class InferenceHooks:
                 self._records.add(party.live.server, inference, AFTER, "notified")
         await asyncio.gather(*(self._ask_shown(party, inference, params) for party in parties if party.blocks))
 
-    def tell(self, inference: HookedInference, phase: Phase, usage: Usage | None) -> None:
+    def tell(self, inference: HookedInference, phase: Phase, usage: TokenUsage | None) -> None:
         """Tell servers that an inference began or ended, without its content (0.5)."""
         hearing = self._parties.find(inference, wants_lifecycle)
         if not hearing:
@@ -172,7 +172,7 @@ class InferenceHooks:
 
     async def _contribution(
         self, party: Party, inference: HookedInference, params: BeforeInference, within_s: float
-    ) -> tuple[Sourced, ...]:
+    ) -> tuple[SourcedInjection, ...]:
         """The judged injections of one server that its rights allow. The others are recorded as refused."""
         try:
             answer = await self._parties.ask(party, inference, BEFORE, msgspec.json.encode(params), within_s)
@@ -184,10 +184,14 @@ class InferenceHooks:
         for injection, refusal in used.refused:
             about = f"{injection.namespace} at {injection.position}"
             self._records.failed(party.live.server, inference, BEFORE, refusal, result.feature_set, about)
-        found = [Sourced(party.live.server, injection, result.feature_set or "") for injection in used.accepted]
+        found = [
+            SourcedInjection(party.live.server, injection, result.feature_set or "") for injection in used.accepted
+        ]
         return await self._judged(inference, found, len(answer)) if found else ()
 
-    async def _judged(self, inference: HookedInference, found: list[Sourced], size: int) -> tuple[Sourced, ...]:
+    async def _judged(
+        self, inference: HookedInference, found: list[SourcedInjection], size: int
+    ) -> tuple[SourcedInjection, ...]:
         """Judge the injections of one answer while other servers are still being asked."""
         judge = partial(judged, found, self.maskers())
         # Judging searches text. For a short text, a thread costs more than the search.

@@ -35,7 +35,7 @@ from interlock.hub.live.features import Features
 from interlock.hub.live.wakes import Decided, Wakes
 from interlock.hub.rate_meter import Meters
 from interlock.hub.store_faults import as_faults, fault_of, starting
-from interlock.protocols.mcpl.authorization import Arrival
+from interlock.protocols.mcpl.authorization import AuthorizedMessage
 from interlock.protocols.mcpl.content import Block, TextContent, blocks
 from interlock.protocols.mcpl.events import PushEvent, PushResult
 from interlock.store import Conflict, Store, StoreError
@@ -141,7 +141,7 @@ class Intake:
         """Begin to take events."""
         self._store = store
 
-    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> PushResult:
+    async def serve(self, live: LiveConnection, request: Request, arrival: AuthorizedMessage) -> PushResult:
         """Take an event that a server pushed, for every agent for which its feature set is on."""
         event = arrival.params
         assert isinstance(event, PushEvent)

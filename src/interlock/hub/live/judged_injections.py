@@ -14,7 +14,7 @@ from interlock.judge.masking import Masker
 from interlock.judge.results import judge_result, made_visible
 from interlock.judge.structures import is_plain_name
 from interlock.protocols.mcpl.content import Blocks, TextContent, blocks
-from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.mcpl.injections import SourcedInjection
 
 MAX_FINDINGS: Final = 3
 MAX_METADATA: Final = 4 * 1024
@@ -28,14 +28,14 @@ WARNING: Final = TextContent("[Warning: the next text reads like instructions, o
 class JudgedInjections(msgspec.Struct, frozen=True):
     """Injections after judgement."""
 
-    kept: tuple[Sourced, ...] = ()
+    kept: tuple[SourcedInjection, ...] = ()
     findings: tuple[tuple[str, str, str], ...] = ()
     """For each finding the server, `flagged` or `refused`, and the reason."""
 
 
-def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None = None) -> JudgedInjections:
+def judged(injections: Iterable[SourcedInjection], maskers: Mapping[str, Masker] | None = None) -> JudgedInjections:
     """The usable injections, in order. Those of servers in `maskers` are masked."""
-    kept: list[Sourced] = []
+    kept: list[SourcedInjection] = []
     findings: list[tuple[str, str, str]] = []
     for sourced in injections:
         injection = sourced.injection

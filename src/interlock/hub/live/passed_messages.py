@@ -14,7 +14,7 @@ import msgspec
 from interlock.hub.live.events import LIVE_SEEN, Seen, day_of, now, seen_id
 from interlock.hub.repeated_commits import commit
 from interlock.hub.store_faults import as_faults
-from interlock.protocols.mcpl.channels import IncomingMessage, Received
+from interlock.protocols.mcpl.channels import IncomingMessage, ReceivedResult
 from interlock.store import Store, Transaction
 
 CAUSE: Final = "passed to its client"
@@ -29,13 +29,13 @@ class PassedMessages:
 
     async def begin(
         self, server: str, agent: str, feature_set: str, messages: Sequence[IncomingMessage]
-    ) -> tuple[list[IncomingMessage], dict[str, Received]]:
+    ) -> tuple[list[IncomingMessage], dict[str, ReceivedResult]]:
         """Record the new messages as sent. Returns them, and the known answers to the others by `key_of`.
 
         Raises a `Fault`.
         """
 
-        async def write(transaction: Transaction) -> tuple[list[IncomingMessage], dict[str, Received]]:
+        async def write(transaction: Transaction) -> tuple[list[IncomingMessage], dict[str, ReceivedResult]]:
             fresh, answers = await self._known(server, messages)
             for key, message in fresh.items():
                 transaction.insert(LIVE_SEEN, _seen(key, server, agent, feature_set, message))
@@ -50,7 +50,7 @@ class PassedMessages:
         agent: str,
         feature_set: str,
         messages: Sequence[IncomingMessage],
-        received: Iterable[Received],
+        received: Iterable[ReceivedResult],
     ) -> None:
         """Record how a client answered each message. Raises a `Fault`."""
         with as_faults():
@@ -77,9 +77,9 @@ class PassedMessages:
 
     async def _known(
         self, server: str, messages: Sequence[IncomingMessage]
-    ) -> tuple[dict[str, IncomingMessage], dict[str, Received]]:
+    ) -> tuple[dict[str, IncomingMessage], dict[str, ReceivedResult]]:
         fresh: dict[str, IncomingMessage] = {}
-        answers: dict[str, Received] = {}
+        answers: dict[str, ReceivedResult] = {}
         for message in messages:
             key = key_of(server, message)
             if key in fresh or key in answers:
@@ -89,7 +89,7 @@ class PassedMessages:
                 fresh[key] = message
             else:
                 seen = found.value
-                answers[key] = Received(
+                answers[key] = ReceivedResult(
                     message.message_id, seen.accepted, seen.conversation or None, seen.reason or None
                 )  # fmt: skip
         return fresh, answers

@@ -18,9 +18,9 @@ from interlock.hub.live.feature_updates import ANSWER_TIMEOUT_S, FeatureUpdates
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets
-from interlock.protocols.mcpl.authorization import Arrival, admit
+from interlock.protocols.mcpl.authorization import AuthorizedMessage, admit
 from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.live import ANSWER, DELIVERY, AnswerError, AnswerParams, Delivery
+from interlock.protocols.mcpl.live import ANSWER, DELIVERY, AnswerError, AnswerParams, StreamedMessage
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.wire.errors import ErrorDialect, Fault
@@ -38,7 +38,7 @@ MAX_TASKS: Final = 2 * MAX_OPEN
 class MessageHandler(Protocol):
     """Handles the messages of one method."""
 
-    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+    async def serve(self, live: LiveConnection, request: Request, arrival: AuthorizedMessage) -> msgspec.Struct:
         """Handle an admitted message and return the answer. Raises a `Fault` to refuse it."""
 
 
@@ -63,7 +63,7 @@ class ServerMessages:
         if over is not None:
             self._refuse(live, request, over)
             return True
-        arrival: Arrival | None = None
+        arrival: AuthorizedMessage | None = None
         try:
             arrival = self._admit(live, request)
         except Fault as fault:
@@ -102,11 +102,11 @@ class ServerMessages:
                 return
             live.requests.begin(self._take(live, handler, Request("", method, params), arrival), None)
 
-    def _admit(self, live: LiveConnection, request: Request) -> Arrival:
+    def _admit(self, live: LiveConnection, request: Request) -> AuthorizedMessage:
         in_hook = live.in_hook(request.params)
         return admit(live.state, request.method, request.params, live.channels, in_hook=in_hook)
 
-    async def _admitted_after_receipt(self, live: LiveConnection, request: Request) -> Arrival:
+    async def _admitted_after_receipt(self, live: LiveConnection, request: Request) -> AuthorizedMessage:
         """Judge a request again after the server's receipt, which it may have overtaken on another stream."""
         if live.receipt is not None:
             await asyncio.wait([live.receipt])
@@ -115,7 +115,7 @@ class ServerMessages:
     def _deliver(self, live: LiveConnection, params: bytes) -> None:
         """Handle a message that a stateless server sent on the stream that the hub opened."""
         try:
-            delivery = decode(Delivery, params)
+            delivery = decode(StreamedMessage, params)
         except Fault as fault:
             self._refusals.add(live.server, DELIVERY, "", "", fault)
             return
@@ -129,7 +129,7 @@ class ServerMessages:
             unknown = Fault("METHOD_NOT_FOUND", f"{delivery.method[:100]} is not a method of MCPL")
             self._refuse(live, Request(delivery.id, delivery.method, inner), unknown)
 
-    async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival | None) -> None:
+    async def _answer(self, live: LiveConnection, request: Request, arrival: AuthorizedMessage | None) -> None:
         """Answer a request. An unexpected error is logged and answered, too."""
         try:
             if arrival is None:
@@ -154,7 +154,9 @@ class ServerMessages:
         finally:
             live.open.discard(request.id)
 
-    async def _take(self, live: LiveConnection, handler: MessageHandler, request: Request, arrival: Arrival) -> None:
+    async def _take(
+        self, live: LiveConnection, handler: MessageHandler, request: Request, arrival: AuthorizedMessage
+    ) -> None:
         """Handle a notification. It has no answer, so a refusal is only recorded."""
         try:
             await handler.serve(live, request, arrival)

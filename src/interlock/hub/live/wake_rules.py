@@ -8,7 +8,7 @@ from typing import Final
 
 from interlock.config.live_settings import Day, LiveRuleSettings, LiveSettings
 from interlock.protocols.mcpl.budgets import HourlyBudget
-from interlock.protocols.mcpl.coalescing import Timing
+from interlock.protocols.mcpl.coalescing import CoalescingTimes
 from interlock.protocols.mcpl.wake import QuietHours, WakePolicy, WakeRule, WakeVerdict
 from interlock.protocols.patterns import compile_pattern
 
@@ -55,7 +55,7 @@ def _rule(name: str, rule: LiveRuleSettings) -> WakeRule:
         rule.tags_none,
         rule.loops,
         rule.through_quiet_hours,
-        Timing(rule.quiet_s, rule.longest_s),
+        CoalescingTimes(rule.quiet_s, rule.longest_s),
         HourlyBudget(rule.wakes_per_hour, rule.tokens_per_hour),
         name,
     )

@@ -38,12 +38,12 @@ from interlock.hub.live.wake_rules import AgentRules, local_now
 from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.protocols.mcpl import wake as rules
 from interlock.protocols.mcpl.budgets import SpendingLedger
-from interlock.protocols.mcpl.coalescing import Group, Timing, WaitingGroups
+from interlock.protocols.mcpl.coalescing import CoalescingTimes, EventGroup, WaitingGroups
 from interlock.protocols.mcpl.wake import (
     EVERYTHING,
     SEPARATOR,
-    Occurrence,
     WakeDecision,
+    WakeEvent,
     WakeVerdict,
     coalescing_key,
     server_key,
@@ -196,12 +196,12 @@ class Wakes:
         if decision.verdict is WakeVerdict.WAKE:
             if not self._wait(group, ids, decision.timing):
                 # Too many groups wait, so these events get a wake of their own, within the budgets.
-                own = Group(group, 0.0, 0.0, decision.timing, tuple(ids), len(ids))
+                own = EventGroup(group, 0.0, 0.0, decision.timing, tuple(ids), len(ids))
                 self._tasks.begin(self._wake(own), None)
         elif decision.verdict is WakeVerdict.HOLD and decision.cause in ("quiet_hours", "budget"):
             left_s = RECHECK_S if decision.until is None else decision.until.timestamp() - now()
             wait_s = min(RECHECK_S, max(AGAIN_S, left_s))
-            if not self._wait(group, ids, Timing(wait_s, wait_s)):
+            if not self._wait(group, ids, CoalescingTimes(wait_s, wait_s)):
                 self._log("hub", f"{agent_of(group)} will not be woken for held events: too many groups of events wait")
 
     def store(self, transaction: Transaction, wake: Wake) -> None:
@@ -236,7 +236,7 @@ class Wakes:
         occurrence = self._occurrence(event, agent, tokens)
         return rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
 
-    def _wait(self, group: str, ids: Sequence[str], timing: Timing) -> bool:
+    def _wait(self, group: str, ids: Sequence[str], timing: CoalescingTimes) -> bool:
         """Add events to their group. False if too many groups wait."""
         if not self._groups.join(group, ids, timing, _instant()):
             return False
@@ -261,7 +261,7 @@ class Wakes:
             self._tasks.begin(self._wake(group), None)
         self._arm()
 
-    async def _wake(self, group: Group[str]) -> None:
+    async def _wake(self, group: EventGroup[str]) -> None:
         """Wake an agent for a group that is due, for its events that still wait and that the rules wake for."""
         agent = agent_of(group.key)
         events = self._deliveries.still_waiting(group.events, agent)
@@ -283,7 +283,7 @@ class Wakes:
             self._log("hub", f"{agent} was not woken for {group.count} events: {cause.for_operators}")
             if wake is not None:
                 self._take_back(wake)
-            self._wait(group.key, [event.id for event in events], Timing(AGAIN_S, AGAIN_S))
+            self._wait(group.key, [event.id for event in events], CoalescingTimes(AGAIN_S, AGAIN_S))
             return
         for decision, held in groupby(chosen.held, itemgetter(1)):
             self._join(group.key, [event.id for event, _ in held], decision)
@@ -358,8 +358,8 @@ class Wakes:
             found = self._rules[agent] = AgentRules(settings, agent)
         return found
 
-    def _occurrence(self, event: Occurred, agent: str, tokens: int = 0) -> Occurrence:
-        return Occurrence(
+    def _occurrence(self, event: Occurred, agent: str, tokens: int = 0) -> WakeEvent:
+        return WakeEvent(
             event.server,
             agent,
             event.feature_set,

@@ -19,7 +19,7 @@ from interlock.hub.sessions.session import NO_SELECTION, SavedSettings, Session
 from interlock.hub.sessions.session_file import SessionFile, read_lines
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import read_initialize
-from interlock.protocols.mcpl.received import Selection
+from interlock.protocols.mcpl.received import ServerRights
 from interlock.wire.errors import Fault
 
 FILE: Final = "sessions.kept"
@@ -47,7 +47,7 @@ class SavedSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
     """When its hub stopped; None while that runs."""
     subscriptions: tuple[tuple[tuple[str, str], str], ...] = ()
     """`(server, uri)` of each resource that it watches, and the address that the client knows."""
-    selection: Selection = NO_SELECTION
+    selection: ServerRights = NO_SELECTION
     """The feature sets that its client selected, if that is a host of MCPL."""
 
     @property
@@ -66,7 +66,7 @@ class SavedHost(msgspec.Struct, frozen=True, tag_field="is", tag="host"):
 
     id_hash: str
     """Of its owner and address."""
-    selection: Selection
+    selection: ServerRights
     kept_at: float | None = None
 
 
@@ -142,7 +142,7 @@ class ResumableSessions:
         del self._earlier[digest]
         return saved if self._is_good(saved) else None
 
-    def keep_selection(self, client: str, selection: Selection) -> None:
+    def keep_selection(self, client: str, selection: ServerRights) -> None:
         """Keep what a client of the stateless era selected. `client` names its owner and address."""
         digest = _digest(client)
         if (digest in self._hosts or len(self._hosts) < MAX_SAVED) and _is_small(selection):
@@ -156,7 +156,7 @@ class ResumableSessions:
         if self._hosts.pop(digest, None) is not None and self._file is not None:
             self._file.append(_Ended(digest))
 
-    def take_selection(self, client: str) -> Selection:
+    def take_selection(self, client: str) -> ServerRights:
         """The selection of a client of the stateless era in an earlier run, once."""
         saved = self._earlier_hosts.pop(_digest(client), None) if self._earlier_hosts else None
         return saved.selection if saved is not None and self._is_good(saved) else NO_SELECTION
@@ -216,7 +216,7 @@ def _saved(session: Session) -> SavedSession | None:
     )  # fmt: skip
 
 
-def _is_small(selection: Selection) -> bool:
+def _is_small(selection: ServerRights) -> bool:
     return selection is NO_SELECTION or len(msgspec.json.encode(selection)) <= MAX_SELECTION_BYTES
 
 

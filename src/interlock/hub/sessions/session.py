@@ -14,7 +14,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.views import View
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcpl.received import Selection
+from interlock.protocols.mcpl.received import ServerRights
 from interlock.transports.exchange import SessionExchange, SessionService
 from interlock.transports.sessions import session as transport_session
 from interlock.transports.sessions.session import SessionChannel
@@ -36,7 +36,7 @@ class SessionCaller(Protocol):
     def view(self) -> View: ...
 
 
-NO_SELECTION: Final = Selection()
+NO_SELECTION: Final = ServerRights()
 
 
 class SavedSettings(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class SavedSettings(msgspec.Struct, frozen=True):
 
     log_level: str | None = None
     subscriptions: tuple[tuple[tuple[str, str], str], ...] = ()
-    selection: Selection = NO_SELECTION
+    selection: ServerRights = NO_SELECTION
 
 
 DEFAULT_SETTINGS: Final = SavedSettings()
@@ -100,7 +100,7 @@ class Session(transport_session.TransportSession):
         self.log_level = level
         self._keeper.keep(self)
 
-    def selects(self, selection: Selection) -> None:
+    def selects(self, selection: ServerRights) -> None:
         """The client sent `featureSets/update`."""
         self.selection = selection
         self._keeper.keep(self)

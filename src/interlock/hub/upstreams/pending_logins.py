@@ -18,7 +18,7 @@ from interlock.client.oauth.login import Login
 from interlock.client.oauth.person import OpenLogin, PendingDevice
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.waiting_for_person import VALID_S, WaitingForPerson
-from interlock.protocols.oauth.challenges import Challenge
+from interlock.protocols.oauth.challenges import BearerChallenge
 from interlock.wire.errors import Fault
 
 CALLBACK: Final = "/oauth/callback"
@@ -86,7 +86,7 @@ class PendingLogins:
     async def begin(self, server: str, principal: str, redirect_uri: str, by: Principal) -> PendingLogin:
         """Begin a login in a browser. Raises a `Fault`."""
         login = self._directory.find(server, principal)
-        pending = await login.begin(login.wanted or Challenge(), redirect_uri)
+        pending = await login.begin(login.wanted or BearerChallenge(), redirect_uri)
         done = asyncio.get_running_loop().create_future()
         begun = PendingLogin(server, principal, login, pending, by, time.monotonic() + VALID_S, done)
         self._browsers.add(pending.request.state, begun)
@@ -115,7 +115,7 @@ class PendingLogins:
     async def begin_device(self, server: str, principal: str) -> tuple[str, PendingDevice]:
         """Begin a login with a code that a person types elsewhere. Returns the id to poll with."""
         login = self._directory.find(server, principal)
-        pending = await login.begin_device(login.wanted or Challenge())
+        pending = await login.begin_device(login.wanted or BearerChallenge())
         id_ = secrets.token_urlsafe(24)
         until = time.monotonic() + min(pending.code.valid_s, VALID_S)
         self._devices.add(id_, PendingDeviceLogin(login, pending, until, asyncio.Lock()))

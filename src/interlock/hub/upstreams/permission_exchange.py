@@ -18,7 +18,13 @@ from interlock.hub.approvals.permission_entries import PermissionStatus
 from interlock.hub.approvals.permissions import Permissions
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.process.task_set import TaskSet
-from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, PermissionOutcome, request_id_of
+from interlock.protocols.mgp.permissions import (
+    REQUEST,
+    RESPONSE,
+    PermissionOutcome,
+    PermissionRequestParams,
+    request_id_of,
+)
 from interlock.wire.errors import Fault
 
 ANSWER_TIMEOUT_S: Final = 5.0
@@ -71,7 +77,7 @@ class PermissionExchange:
         try:
             if waiting:
                 names = tuple(each.permission for each in waiting)
-                notice = Await(request_id, names, self._permissions.policy(server))
+                notice = PermissionRequestParams(request_id, names, self._permissions.policy(server))
                 sent = notices.begin(self._send(server, connection, REQUEST, notice, early=True))
                 # The server may answer at once, after the decision, or never.
                 await asyncio.wait([sent], timeout=WAIT_NOTICE_TIMEOUT_S)
@@ -96,7 +102,7 @@ class PermissionExchange:
         server: str,
         connection: Connection,
         names: Sequence[str],
-        params: Await | PermissionOutcome,
+        params: PermissionRequestParams | PermissionOutcome,
         *,
         early: bool,
     ) -> None:

@@ -27,7 +27,7 @@ from interlock.protocols.mgp.events import (
     SUBSCRIBE,
     UNSUBSCRIBE,
     EmittedEvent,
-    Subscribed,
+    SubscribeResult,
     offered_pattern,
     severity_of,
 )
@@ -174,7 +174,7 @@ class ServerEventSubscriptions:
 
     async def _streamed(
         self, server: str, subscription: ServerSubscription, wanted: frozenset[str]
-    ) -> Subscribed | None:
+    ) -> SubscribeResult | None:
         """Subscribe on a stream, as the stateless era has it. None where the server has no events on streams."""
         connection = self._connection(server)
         if not connection.modern:
@@ -201,9 +201,9 @@ class ServerEventSubscriptions:
         if self._subscriptions.get(server) is subscription and self._speaks(server):
             await self._renew(server, subscription.wanted)
 
-    async def _requested(self, server: str, wanted: frozenset[str]) -> Subscribed:
+    async def _requested(self, server: str, wanted: frozenset[str]) -> SubscribeResult:
         result = await self._request(server, SUBSCRIBE, {"channels": sorted(wanted)})
-        return decode_json(result, Subscribed, "UPSTREAM_ERROR", f"its answer to {SUBSCRIBE} cannot be read")
+        return decode_json(result, SubscribeResult, "UPSTREAM_ERROR", f"its answer to {SUBSCRIBE} cannot be read")
 
     async def _request(self, server: str, method: str, params: dict[str, object]) -> bytes:
         return await self._connection(server).request(method, params, timeout=ANSWER_S)

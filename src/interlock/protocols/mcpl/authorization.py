@@ -46,7 +46,7 @@ MAX_REGISTERED = 4_096
 """Channels of one connection."""
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class AuthorizedMessage(msgspec.Struct, frozen=True):
     """A message that may be acted on."""
 
     method: McplMethod
@@ -63,7 +63,7 @@ def admit(
     *,
     notification: bool = False,
     in_hook: bool = False,
-) -> Arrival:
+) -> AuthorizedMessage:
     """Decode and authorize a server's message. Raises the refusal for the server.
 
     `registered` has the connection's channel ids. `in_hook`: a hook of this server led to the message.
@@ -76,7 +76,7 @@ def admit(
         _check_granted(connection, row.needs)
     if isinstance(value, InferenceRequest) and in_hook:
         raise inference_in_hook(value.feature_set)
-    return Arrival(row, value, _refusals(connection, value, registered))
+    return AuthorizedMessage(row, value, _refusals(connection, value, registered))
 
 
 def check_outgoing(
@@ -118,14 +118,14 @@ def wants_lifecycle(connection: McplConnection) -> bool:
     return connection.on and connection.dialect is McplDialect.V0_5 and connection.active.grant.allows(LIFECYCLE)
 
 
-class Contribution(msgspec.Struct, frozen=True):
+class HookContribution(msgspec.Struct, frozen=True):
     """A hook's response, item by item."""
 
     accepted: tuple[Injection, ...] = ()
     refused: tuple[tuple[Injection, Fault], ...] = ()
 
 
-def use_injections(connection: McplConnection, result: BeforeInferenceResult) -> Contribution:
+def use_injections(connection: McplConnection, result: BeforeInferenceResult) -> HookContribution:
     """The injections of a response that the grant in force now allows at their positions."""
     accepted: list[Injection] = []
     refused: list[tuple[Injection, Fault]] = []
@@ -136,7 +136,7 @@ def use_injections(connection: McplConnection, result: BeforeInferenceResult) ->
             refused.append((injection, fault))
         else:
             accepted.append(injection)
-    return Contribution(tuple(accepted), tuple(refused))
+    return HookContribution(tuple(accepted), tuple(refused))
 
 
 def use_rewrite(connection: McplConnection, result: AfterInferenceResult) -> str | None:

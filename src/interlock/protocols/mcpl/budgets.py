@@ -23,7 +23,7 @@ class HourlyBudget(msgspec.Struct, frozen=True):
     tokens: int | None = None
 
 
-class Spent(msgspec.Struct, frozen=True):
+class SpentBudget(msgspec.Struct, frozen=True):
     """Wakes and tokens by minute, oldest first. At most 61 entries."""
 
     minutes: tuple[tuple[int, int, int], ...] = ()
@@ -34,19 +34,19 @@ class Spent(msgspec.Struct, frozen=True):
         live = [entry for entry in self.minutes if _counts(entry[0], now)]
         return sum(entry[1] for entry in live), sum(entry[2] for entry in live)
 
-    def add(self, now: float, wakes: int, tokens: int) -> Spent:
+    def add(self, now: float, wakes: int, tokens: int) -> SpentBudget:
         """Add a spend at this instant. An earlier time than the latest minute counts as the latest minute."""
         minute = max(_minute(now), self.minutes[-1][0] if self.minutes else 0)
         live = [entry for entry in self.minutes if _counts(entry[0], now)]
         if live and live[-1][0] == minute:
             last = live.pop()
             wakes, tokens = wakes + last[1], tokens + last[2]
-        return Spent((*live, (minute, wakes, tokens)))
+        return SpentBudget((*live, (minute, wakes, tokens)))
 
-    def take_back(self, at: float, wakes: int, tokens: int) -> Spent:
+    def take_back(self, at: float, wakes: int, tokens: int) -> SpentBudget:
         """Remove a spend of that instant. A spend that was counted under a later minute stays."""
         minute = _minute(at)
-        return Spent(
+        return SpentBudget(
             tuple(
                 (entry[0], max(0, entry[1] - wakes), max(0, entry[2] - tokens)) if entry[0] == minute else entry
                 for entry in self.minutes
@@ -54,7 +54,7 @@ class Spent(msgspec.Struct, frozen=True):
         )
 
 
-def fits(budget: HourlyBudget, spent: Spent, now: float, tokens: int) -> bool:
+def fits(budget: HourlyBudget, spent: SpentBudget, now: float, tokens: int) -> bool:
     """Whether one more wake with so many expected tokens is within the budget."""
     wakes_spent, tokens_spent = spent.at(now)
     if budget.wakes is not None and wakes_spent + 1 > budget.wakes:
@@ -62,7 +62,7 @@ def fits(budget: HourlyBudget, spent: Spent, now: float, tokens: int) -> bool:
     return budget.tokens is None or tokens_spent + tokens <= budget.tokens
 
 
-def fits_from(budget: HourlyBudget, spent: Spent, now: float, tokens: int) -> float | None:
+def fits_from(budget: HourlyBudget, spent: SpentBudget, now: float, tokens: int) -> float | None:
     """The earliest instant at which the wake fits if nothing else is spent; None if it never does."""
     if fits(budget, spent, now, tokens):
         return now
@@ -76,9 +76,9 @@ def fits_from(budget: HourlyBudget, spent: Spent, now: float, tokens: int) -> fl
 class SpendingLedger(msgspec.Struct, frozen=True):
     """The spending of several keys, such as a server, a feature set, or an agent."""
 
-    spent: Mapping[str, Spent] = {}
+    spent: Mapping[str, SpentBudget] = {}
 
-    def of(self, key: str) -> Spent:
+    def of(self, key: str) -> SpentBudget:
         """The spending of one key."""
         return self.spent.get(key, _NOTHING)
 
@@ -94,7 +94,7 @@ class SpendingLedger(msgspec.Struct, frozen=True):
         return SpendingLedger({**self.spent, **{key: self.of(key).take_back(at, wakes, tokens) for key in keys}})
 
 
-_NOTHING = Spent()
+_NOTHING = SpentBudget()
 
 
 def _minute(now: float) -> int:

@@ -75,7 +75,7 @@ INJECT: Final[Mapping[str, str]] = {
 """The path that an injection needs, by its position."""
 
 
-class Meaning(msgspec.Struct, frozen=True):
+class CapabilityMeaning(msgspec.Struct, frozen=True):
     """The meaning of one name of 0.4."""
 
     needs: frozenset[str]
@@ -86,19 +86,19 @@ class Meaning(msgspec.Struct, frozen=True):
 
 _CHANNEL_UPKEEP = frozenset({CHANNELS_REGISTER, CHANNELS_LIFECYCLE})
 
-MEANING_0_4: Final[Mapping[str, Meaning]] = {
-    "pushEvents": Meaning(frozenset({PUSH})),
-    "contextHooks.beforeInference": Meaning(
+MEANING_0_4: Final[Mapping[str, CapabilityMeaning]] = {
+    "pushEvents": CapabilityMeaning(frozenset({PUSH})),
+    "contextHooks.beforeInference": CapabilityMeaning(
         frozenset({OBSERVE, INJECT_BEFORE_USER, INJECT_AFTER_USER}), frozenset({INJECT_SYSTEM})
     ),
-    "contextHooks.afterInference": Meaning(frozenset({AFTER_OBSERVE}), frozenset({AFTER_REWRITE})),
-    "inferenceRequest": Meaning(frozenset({INFERENCE}), frozenset({INFERENCE_STREAMING, MODEL_INFO})),
-    "tools": Meaning(frozenset({TOOLS})),
-    "channels.publish": Meaning(frozenset({CHANNELS_PUBLISH}), _CHANNEL_UPKEEP),
-    "channels.observe": Meaning(frozenset({CHANNELS_INCOMING, CHANNELS_STREAMING}), _CHANNEL_UPKEEP),
-    "channels.register": Meaning(frozenset({CHANNELS_REGISTER})),
-    "channels.lifecycle": Meaning(frozenset({CHANNELS_LIFECYCLE})),
-    "channels.streaming": Meaning(frozenset({CHANNELS_STREAMING})),
+    "contextHooks.afterInference": CapabilityMeaning(frozenset({AFTER_OBSERVE}), frozenset({AFTER_REWRITE})),
+    "inferenceRequest": CapabilityMeaning(frozenset({INFERENCE}), frozenset({INFERENCE_STREAMING, MODEL_INFO})),
+    "tools": CapabilityMeaning(frozenset({TOOLS})),
+    "channels.publish": CapabilityMeaning(frozenset({CHANNELS_PUBLISH}), _CHANNEL_UPKEEP),
+    "channels.observe": CapabilityMeaning(frozenset({CHANNELS_INCOMING, CHANNELS_STREAMING}), _CHANNEL_UPKEEP),
+    "channels.register": CapabilityMeaning(frozenset({CHANNELS_REGISTER})),
+    "channels.lifecycle": CapabilityMeaning(frozenset({CHANNELS_LIFECYCLE})),
+    "channels.streaming": CapabilityMeaning(frozenset({CHANNELS_STREAMING})),
 }
 """The only mapping from 0.4's `uses` and capability flags to paths. The last three names are flags only."""
 
@@ -106,10 +106,10 @@ _FLAGS_ONLY = frozenset({"channels.register", "channels.lifecycle", "channels.st
 _PATHS = VOCABULARY | {AFTER_OBSERVE, AFTER_REWRITE}
 
 
-def meaning(use: str, dialect: McplDialect) -> Meaning | None:
+def meaning(use: str, dialect: McplDialect) -> CapabilityMeaning | None:
     """The paths that an entry of `uses` stands for; None for a name that the dialect does not have."""
     if dialect is McplDialect.V0_5:
-        return Meaning(frozenset({use})) if use in VOCABULARY else None
+        return CapabilityMeaning(frozenset({use})) if use in VOCABULARY else None
     return None if use in _FLAGS_ONLY else MEANING_0_4.get(use)
 
 
@@ -117,9 +117,9 @@ def advertised(manifest: Mapping[str, object], dialect: McplDialect) -> frozense
     """The paths that a manifest offers: `true` means every leaf below, `false` or absence means none."""
     offered: set[str] = set()
     for node, stated in _walk(manifest, ()):
-        if stated is Stated.YES:
+        if stated is ManifestValue.YES:
             offered |= _beneath(node, dialect)
-        elif stated is Stated.OBJECT:
+        elif stated is ManifestValue.OBJECT:
             offered |= _itself(node, dialect)
     return frozenset(offered) - refused(manifest, dialect)
 
@@ -129,7 +129,7 @@ def refused(manifest: Mapping[str, object], dialect: McplDialect) -> frozenset[s
     found: set[str] = set()
     for node, stated in _walk(manifest, ()):
         # In 0.4 this flag only says whether text comes in chunks. An observer still gets the whole text.
-        if stated is Stated.NO and (dialect is McplDialect.V0_5 or node != CHANNELS_STREAMING):
+        if stated is ManifestValue.NO and (dialect is McplDialect.V0_5 or node != CHANNELS_STREAMING):
             found |= _beneath(node, dialect)
             if node == "contextHooks.afterInference.blocking":
                 # A hook that is not blocking cannot replace an answer.
@@ -137,7 +137,7 @@ def refused(manifest: Mapping[str, object], dialect: McplDialect) -> frozenset[s
     return frozenset(found)
 
 
-class Stated(enum.Enum):
+class ManifestValue(enum.Enum):
     """The value of one member of a manifest."""
 
     YES = True
@@ -146,16 +146,16 @@ class Stated(enum.Enum):
     """The capability itself is offered, and its members say more."""
 
 
-def _walk(node: Mapping[str, object], path: tuple[str, ...]) -> Iterator[tuple[str, Stated]]:
+def _walk(node: Mapping[str, object], path: tuple[str, ...]) -> Iterator[tuple[str, ManifestValue]]:
     """Every boolean or object of a manifest, by its path. Other values are ignored."""
     for name, value in node.items():
         here = (*path, name)
         if len(here) == 1 and name in ("version", "revision", "featureSets"):
             continue
         if isinstance(value, bool):
-            yield ".".join(here), Stated(value)
+            yield ".".join(here), ManifestValue(value)
         elif isinstance(value, Mapping):
-            yield ".".join(here), Stated.OBJECT
+            yield ".".join(here), ManifestValue.OBJECT
             yield from _walk(value, here)
 
 

@@ -164,7 +164,7 @@ class ChannelsIncoming(Value, frozen=True):
     messages: Annotated[tuple[IncomingMessage, ...], msgspec.Meta(min_length=1, max_length=MAX_MESSAGES)]
 
 
-class Received(Value, frozen=True):
+class ReceivedResult(Value, frozen=True):
     """The result for one incoming message."""
 
     message_id: str
@@ -176,7 +176,7 @@ class Received(Value, frozen=True):
 class IncomingResult(Value, frozen=True):
     """The answer to `channels/incoming`: one entry per message."""
 
-    results: tuple[Received, ...]
+    results: tuple[ReceivedResult, ...]
 
 
 class Typing(Value, frozen=True):

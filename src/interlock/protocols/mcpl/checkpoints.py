@@ -47,7 +47,7 @@ class StateReport(Value, frozen=True):
             raise ValueError("a checkpoint is not its own parent")
 
 
-class Rollback(Value, frozen=True):
+class RollbackParams(Value, frozen=True):
     """The params of `state/rollback`."""
 
     feature_set: Name

@@ -18,20 +18,20 @@ SPARE_TIMES: Final = 64
 Event = TypeVar("Event")
 
 
-class Timing(msgspec.Struct, frozen=True):
+class CoalescingTimes(msgspec.Struct, frozen=True):
     """How long events wait, in seconds. Without a quiet period, they are delivered at once."""
 
     quiet: float = 0.0
     longest: float = 60.0
 
 
-class Group(msgspec.Struct, Generic[Event], frozen=True):
+class EventGroup(msgspec.Struct, Generic[Event], frozen=True):
     """Events of one key that wait together."""
 
     key: str
     first: float
     last: float
-    timing: Timing
+    timing: CoalescingTimes
     events: tuple[Event, ...] = ()
     count: int = 0
     """The number of events, including those that are not kept."""
@@ -48,13 +48,13 @@ class WaitingGroups(Generic[Event]):
     """All waiting groups. Servers decide how many there are, so no operation visits all of them."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, Group[Event]] = {}
+        self._groups: dict[str, EventGroup[Event]] = {}
         self._times: list[tuple[float, int, str]] = []
         """A heap: when each group is due, with its number and key. Some are times that no longer hold."""
         self._numbers = 0
 
     @property
-    def groups(self) -> Mapping[str, Group[Event]]:
+    def groups(self) -> Mapping[str, EventGroup[Event]]:
         """The groups by their keys."""
         return MappingProxyType(self._groups)
 
@@ -65,20 +65,20 @@ class WaitingGroups(Generic[Event]):
             heapq.heappop(self._times)
         return self._times[0][0] if self._times else None
 
-    def join(self, key: str, events: Sequence[Event], timing: Timing, now: float) -> bool:
+    def join(self, key: str, events: Sequence[Event], timing: CoalescingTimes, now: float) -> bool:
         """Add events to their group. False if too many groups wait; then the caller delivers or refuses the events."""
         known = self._groups.get(key)
         if known is None:
             if len(self._groups) >= MAX_KEYS:
                 return False
             self._numbers += 1
-            group = Group(key, now, now, timing, tuple(events[:MAX_EVENTS]), len(events), self._numbers)
+            group = EventGroup(key, now, now, timing, tuple(events[:MAX_EVENTS]), len(events), self._numbers)
         else:
             kept = (*known.events, *events[: MAX_EVENTS - len(known.events)])
             # An event with a longer wait, such as a held one, must not delay the events before it.
-            shorter = Timing(min(timing.quiet, known.timing.quiet), min(timing.longest, known.timing.longest))
+            shorter = CoalescingTimes(min(timing.quiet, known.timing.quiet), min(timing.longest, known.timing.longest))
             count = known.count + len(events)
-            group = Group(key, known.first, max(now, known.last), shorter, kept, count, known.number)
+            group = EventGroup(key, known.first, max(now, known.last), shorter, kept, count, known.number)
         self._groups[key] = group
         if known is None or known.due != group.due:
             heapq.heappush(self._times, (group.due, group.number, key))
@@ -87,9 +87,9 @@ class WaitingGroups(Generic[Event]):
                 heapq.heapify(self._times)
         return True
 
-    def take_due(self, now: float, most: int | None = None) -> list[Group[Event]]:
+    def take_due(self, now: float, most: int | None = None) -> list[EventGroup[Event]]:
         """Take the groups that are due, earliest first. With `most`, stop after so many events."""
-        taken: list[Group[Event]] = []
+        taken: list[EventGroup[Event]] = []
         events = 0
         while (due := self.next_due) is not None and due <= now and (most is None or events < most):
             group = self._groups.pop(heapq.heappop(self._times)[2])

@@ -39,7 +39,7 @@ class AudioContent(Value, frozen=True, tag_field="type", tag="audio"):
         _require_one_form(self)
 
 
-class Contents(Value, frozen=True):
+class EmbeddedContents(Value, frozen=True):
     """The embedded resource of an MCP block."""
 
     uri: str
@@ -56,7 +56,7 @@ class ResourceContent(Value, frozen=True, tag_field="type", tag="resource"):
     """A resource: by its address as MCPL writes it, or embedded as MCP does."""
 
     uri: str | None = None
-    resource: Contents | None = None
+    resource: EmbeddedContents | None = None
 
     def __post_init__(self) -> None:
         if (self.uri is None) == (self.resource is None):

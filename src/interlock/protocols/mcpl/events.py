@@ -19,7 +19,7 @@ from interlock.protocols.mcpl.decoding import Line, Name, Object, Value
 Tags: TypeAlias = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=256)], ...], msgspec.Meta(max_length=64)]
 
 
-class Payload(Value, frozen=True):
+class EventPayload(Value, frozen=True):
     """The content of the event, for a model to read."""
 
     content: Content
@@ -31,7 +31,7 @@ class PushEvent(Value, frozen=True):
     feature_set: Name
     event_id: Name
     timestamp: str
-    payload: Payload
+    payload: EventPayload
     origin: Object = msgspec.field(default_factory=dict)
     tags: Tags = ()
 

@@ -88,7 +88,7 @@ class ScopeRules(Value, frozen=True):
     blacklist: tuple[str, ...] = ()
 
 
-class Update(Value, frozen=True):
+class FeatureSetsUpdate(Value, frozen=True):
     """The params of `featureSets/update`, in both dialects."""
 
     effective_capabilities: tuple[str, ...] | None = None
@@ -102,7 +102,7 @@ class Update(Value, frozen=True):
             raise ValueError("a path is both in `effectiveCapabilities` and in `deniedCapabilities`")
 
 
-class Unavailable(Value, frozen=True):
+class UnavailableFeature(Value, frozen=True):
     """A feature that a server does without."""
 
     feature_set: Name
@@ -110,12 +110,12 @@ class Unavailable(Value, frozen=True):
     missing_capabilities: tuple[str, ...] = ()
 
 
-class Receipt(Value, frozen=True):
+class UpdateReceipt(Value, frozen=True):
     """A 0.5 server's answer to `featureSets/update`. It reports what the server will do, and grants nothing."""
 
     accepted: bool
     mode: str | None = None
-    unavailable_features: tuple[Unavailable, ...] = ()
+    unavailable_features: tuple[UnavailableFeature, ...] = ()
     notes: tuple[Line, ...] = ()
     fallback: Literal["mcp-only", "close"] | None = None
     missing_capabilities: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.protocols.mcpl.content import Content
 from interlock.protocols.mcpl.decoding import Count, Name, Object, Value
-from interlock.protocols.mcpl.inference import ModelInfo, Usage
+from interlock.protocols.mcpl.inference import ModelInfo, TokenUsage
 
 Position: TypeAlias = Literal["system", "beforeUser", "afterUser"]
 
@@ -69,7 +69,7 @@ class AfterInference(Value, frozen=True):
     user_message: str | None
     assistant_message: str
     model: ModelInfo | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
 
 
 class AfterInferenceResult(Value, frozen=True):
@@ -88,4 +88,4 @@ class Lifecycle(Value, frozen=True):
     conversation_id: Name | None = None
     turn_index: Count | None = None
     model: ModelInfo | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None

@@ -22,7 +22,7 @@ class ModelInfo(Value, frozen=True):
     capabilities: tuple[str, ...] = ()
 
 
-class Usage(Value, frozen=True):
+class TokenUsage(Value, frozen=True):
     """The tokens of an inference."""
 
     input_tokens: Count
@@ -36,7 +36,7 @@ class InferenceMessage(Value, frozen=True):
     content: Content
 
 
-class Preferences(Value, frozen=True):
+class ModelPreferences(Value, frozen=True):
     """A server's preferences. The host may ignore them."""
 
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -53,7 +53,7 @@ class InferenceRequest(Value, frozen=True):
     messages: Annotated[tuple[InferenceMessage, ...], msgspec.Meta(min_length=1, max_length=1_000)]
     conversation_id: Name | None = None
     stream: bool = False
-    preferences: Preferences = Preferences()
+    preferences: ModelPreferences = ModelPreferences()
 
 
 class InferenceResult(Value, frozen=True):
@@ -62,7 +62,7 @@ class InferenceResult(Value, frozen=True):
     content: str
     model: Name
     finish_reason: FinishReason
-    usage: Usage
+    usage: TokenUsage
 
 
 class InferenceChunk(Value, frozen=True):

@@ -29,7 +29,7 @@ class InjectionLimits(msgspec.Struct, frozen=True):
 DEFAULT: Final = InjectionLimits()
 
 
-class Sourced(msgspec.Struct, frozen=True):
+class SourcedInjection(msgspec.Struct, frozen=True):
     """An injection and the server it came from."""
 
     server: str
@@ -38,7 +38,7 @@ class Sourced(msgspec.Struct, frozen=True):
     """The feature set that its server named; empty for an event."""
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PlacedInjection(msgspec.Struct, frozen=True):
     """An injection in its place, labelled with its server."""
 
     server: str
@@ -54,7 +54,7 @@ class Placed(msgspec.Struct, frozen=True):
         return len(self.body)
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class DroppedInjection(msgspec.Struct, frozen=True):
     """An injection that was left out, and the bound that it exceeded."""
 
     server: str
@@ -63,23 +63,23 @@ class Dropped(msgspec.Struct, frozen=True):
     cost: int
 
 
-class Prefix(msgspec.Struct, frozen=True):
+class SystemPrefix(msgspec.Struct, frozen=True):
     """The system block of a conversation. `items` is None until the first turn fixes it."""
 
-    items: tuple[Placed, ...] | None = None
+    items: tuple[PlacedInjection, ...] | None = None
 
     def render(self) -> bytes:
         """The bytes of the block, each item labelled with its server and namespace."""
         return render(self.items or ())
 
 
-class Arrangement(msgspec.Struct, frozen=True):
+class ArrangedInjections(msgspec.Struct, frozen=True):
     """One turn's injections in their places."""
 
-    prefix: Prefix
-    before_user: tuple[Placed, ...] = ()
-    after_user: tuple[Placed, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    prefix: SystemPrefix
+    before_user: tuple[PlacedInjection, ...] = ()
+    after_user: tuple[PlacedInjection, ...] = ()
+    dropped: tuple[DroppedInjection, ...] = ()
 
     @property
     def costs(self) -> dict[tuple[str, str], int]:
@@ -88,11 +88,11 @@ class Arrangement(msgspec.Struct, frozen=True):
 
 
 def arrange(
-    injections: Iterable[Sourced],
-    previous: Prefix = Prefix(),  # noqa: B008 - frozen
+    injections: Iterable[SourcedInjection],
+    previous: SystemPrefix = SystemPrefix(),  # noqa: B008 - frozen
     order: Mapping[str, int] | None = None,
     limits: InjectionLimits = DEFAULT,
-) -> Arrangement:
+) -> ArrangedInjections:
     """Place the injections of a turn. The order of their arrival does not matter.
 
     `order` ranks servers, lowest first; the others follow by name. Pass each turn's `prefix` to the next turn.
@@ -107,30 +107,30 @@ def arrange(
         stays = arrived & stood
         prefix = tuple(_first_of(previous.items, stays))
         late = list(_first_of(system, arrived - stays, skip=stays))
-    return Arrangement(
-        Prefix(prefix),
+    return ArrangedInjections(
+        SystemPrefix(prefix),
         (*late, *(placed for placed in kept if placed.asked == "beforeUser")),
         tuple(placed for placed in kept if placed.asked == "afterUser"),
         bounded.dropped,
     )
 
 
-class Bounded(msgspec.Struct, frozen=True):
+class BoundedInjections(msgspec.Struct, frozen=True):
     """The injections that fit, in order, and those that do not."""
 
-    kept: tuple[tuple[Sourced, Placed], ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    kept: tuple[tuple[SourcedInjection, PlacedInjection], ...] = ()
+    dropped: tuple[DroppedInjection, ...] = ()
 
 
 def within_bounds(
-    injections: Iterable[Sourced], order: Mapping[str, int] | None = None, limits: InjectionLimits = DEFAULT
-) -> Bounded:
+    injections: Iterable[SourcedInjection], order: Mapping[str, int] | None = None, limits: InjectionLimits = DEFAULT
+) -> BoundedInjections:
     """The injections of one turn that fit, ordered by server."""
     kept, dropped = _bounded(_ordered(injections, order or {}), limits)
-    return Bounded(tuple(kept), tuple(dropped))
+    return BoundedInjections(tuple(kept), tuple(dropped))
 
 
-def costs_of(placed: Iterable[Placed]) -> dict[tuple[str, str], int]:
+def costs_of(placed: Iterable[PlacedInjection]) -> dict[tuple[str, str], int]:
     """Bytes in the prompt, by server and namespace."""
     found: dict[tuple[str, str], int] = {}
     for each in placed:
@@ -139,7 +139,7 @@ def costs_of(placed: Iterable[Placed]) -> dict[tuple[str, str], int]:
     return found
 
 
-def render(items: Iterable[Placed]) -> bytes:
+def render(items: Iterable[PlacedInjection]) -> bytes:
     """Items as bytes, one per line. The same items give the same bytes."""
     return b"\n".join(
         b'{"server":%s,"namespace":%s,"content":%s}'
@@ -169,10 +169,10 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def _first_of(
-    items: Iterable[Placed], wanted: Counter[Placed], skip: Counter[Placed] | None = None
-) -> Iterator[Placed]:
+    items: Iterable[PlacedInjection], wanted: Counter[PlacedInjection], skip: Counter[PlacedInjection] | None = None
+) -> Iterator[PlacedInjection]:
     """The first occurrences of each item, as many as `wanted` says, after those in `skip`."""
-    left, passed = wanted.copy(), (skip or Counter[Placed]()).copy()
+    left, passed = wanted.copy(), (skip or Counter[PlacedInjection]()).copy()
     for item in items:
         if passed[item] > 0:
             passed[item] -= 1
@@ -181,16 +181,18 @@ def _first_of(
             yield item
 
 
-def _ordered(injections: Iterable[Sourced], order: Mapping[str, int]) -> list[Sourced]:
+def _ordered(injections: Iterable[SourcedInjection], order: Mapping[str, int]) -> list[SourcedInjection]:
     last = len(order)
     ranked = [(order.get(found.server, last), found.server, index, found) for index, found in enumerate(injections)]
     # The injections of one server keep their order.
     return [entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:3])]
 
 
-def _bounded(ordered: Iterable[Sourced], limits: InjectionLimits) -> tuple[list[tuple[Sourced, Placed]], list[Dropped]]:
-    kept: list[tuple[Sourced, Placed]] = []
-    dropped: list[Dropped] = []
+def _bounded(
+    ordered: Iterable[SourcedInjection], limits: InjectionLimits
+) -> tuple[list[tuple[SourcedInjection, PlacedInjection]], list[DroppedInjection]]:
+    kept: list[tuple[SourcedInjection, PlacedInjection]] = []
+    dropped: list[DroppedInjection] = []
     spent: dict[str, int] = {}
     counts: dict[str, int] = {}
     total = 0
@@ -208,10 +210,10 @@ def _bounded(ordered: Iterable[Sourced], limits: InjectionLimits) -> tuple[list[
         elif total + cost > limits.turn_bytes:
             reason = "turn_full"
         if reason:
-            dropped.append(Dropped(server, injection.namespace, reason, cost))
+            dropped.append(DroppedInjection(server, injection.namespace, reason, cost))
             continue
         spent[server] = spent.get(server, 0) + cost
         counts[server] = counts.get(server, 0) + 1
         total += cost
-        kept.append((found, Placed(server, injection.namespace, injection.position, body)))
+        kept.append((found, PlacedInjection(server, injection.namespace, injection.position, body)))
     return kept, dropped

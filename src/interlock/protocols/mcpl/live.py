@@ -34,7 +34,7 @@ class LiveFilter(Value, frozen=True):
         return self.feature_sets is None or feature_set is None or names(self.feature_sets, feature_set)
 
 
-class Delivery(Value, frozen=True):
+class StreamedMessage(Value, frozen=True):
     """A message of the server on the stream. With an id it is a request, which must be answered."""
 
     method: Name

@@ -12,12 +12,12 @@ import msgspec
 from interlock.protocols.mcpl import capabilities as paths
 from interlock.protocols.mcpl import channels, hooks, inference
 from interlock.protocols.mcpl.capabilities import McplDialect
-from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
+from interlock.protocols.mcpl.checkpoints import RollbackParams, RollbackResult
 from interlock.protocols.mcpl.decoding import Value, decode
 from interlock.protocols.mcpl.events import PushEvent, PushResult
-from interlock.protocols.mcpl.feature_sets import FeatureSetsChanged, Receipt, Update
+from interlock.protocols.mcpl.feature_sets import FeatureSetsChanged, FeatureSetsUpdate, UpdateReceipt
 from interlock.protocols.mcpl.manifests import ManifestChanged
-from interlock.protocols.mcpl.scopes import Elevate, ElevateResult
+from interlock.protocols.mcpl.scopes import ElevateParams, ElevateResult
 from interlock.wire.errors import Fault
 
 Sender = Literal["host", "server", "both"]
@@ -80,10 +80,10 @@ METHODS: Final = {
             "inference/chunk", "host", inference.InferenceChunk, None, paths.INFERENCE_STREAMING, kind="notification"
         ),
         McplMethod("model/info", "server", EmptyObject, inference.ModelInfo, paths.MODEL_INFO),
-        McplMethod("featureSets/update", "host", Update, Receipt, kind="either"),
+        McplMethod("featureSets/update", "host", FeatureSetsUpdate, UpdateReceipt, kind="either"),
         McplMethod("featureSets/changed", "server", FeatureSetsChanged, None, dialects=_0_4, kind="notification"),
-        McplMethod("scope/elevate", "server", Elevate, ElevateResult, dialects=_0_4, tagged=True),
-        McplMethod("state/rollback", "host", Rollback, RollbackResult, paths.TOOLS, tagged=True),
+        McplMethod("scope/elevate", "server", ElevateParams, ElevateResult, dialects=_0_4, tagged=True),
+        McplMethod("state/rollback", "host", RollbackParams, RollbackResult, paths.TOOLS, tagged=True),
         McplMethod(
             "channels/register", "server", channels.ChannelsRegister, channels.RegisterResult, paths.CHANNELS_REGISTER
         ),

@@ -34,7 +34,7 @@ class PatchLimits(msgspec.Struct, frozen=True):
 DEFAULT: Final = PatchLimits()
 
 
-class Extent(msgspec.Struct, frozen=True):
+class ValueSize(msgspec.Struct, frozen=True):
     """The size of a value."""
 
     nodes: int
@@ -104,14 +104,14 @@ def encode_document(value: object, limits: PatchLimits = DEFAULT) -> bytes:
     return encoded
 
 
-def _measure(document: object, operation: Operation, limits: PatchLimits, left: int) -> Extent:
+def _measure(document: object, operation: Operation, limits: PatchLimits, left: int) -> ValueSize:
     """The nodes that an operation touches and the bytes that it adds, before it is applied. Raises TOO_LARGE."""
     steps = operation.path.count("/")
     origin = "" if isinstance(operation.from_, msgspec.UnsetType) else operation.from_
     if max(steps, origin.count("/")) > limits.depth:
         raise Fault("TOO_LARGE", "a path of the patch is nested too deeply")
     if operation.op == "remove":
-        return Extent(steps, 0)
+        return ValueSize(steps, 0)
     from jsonpointer import JsonPointer
 
     subject = JsonPointer(origin).resolve(document) if operation.op in ("move", "copy") else operation.value
@@ -119,10 +119,10 @@ def _measure(document: object, operation: Operation, limits: PatchLimits, left: 
     if extent.bytes > limits.bytes:
         raise Fault("TOO_LARGE", f"a value of the patch has at least {extent.bytes} bytes; the most is {limits.bytes}")
     moved = operation.op in ("move", "test")
-    return Extent(steps + extent.nodes, len(operation.path) + (0 if moved else extent.bytes))
+    return ValueSize(steps + extent.nodes, len(operation.path) + (0 if moved else extent.bytes))
 
 
-def _extent(value: object, depth: int, most: int) -> Extent:
+def _extent(value: object, depth: int, most: int) -> ValueSize:
     """How large a value is. Raises TOO_LARGE for more than `most` nodes, or for a value nested deeper than `depth`."""
     nodes, size, level = 0, 0, [value]
     while level:
@@ -134,7 +134,7 @@ def _extent(value: object, depth: int, most: int) -> Extent:
         depth -= 1
         size += sum(map(_own_bytes, level))
         level = [child for node in level for child in _children(node)]
-    return Extent(nodes, size)
+    return ValueSize(nodes, size)
 
 
 def _own_bytes(node: object) -> int:

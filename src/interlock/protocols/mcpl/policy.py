@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from interlock.protocols.mcpl.capabilities import CHANNELS_STREAMING, EXPLICIT, TOOLS, McplDialect
-from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules, Update
+from interlock.protocols.mcpl.feature_sets import FeatureSet, FeatureSetsUpdate, ScopeRules
 from interlock.protocols.mcpl.grants import NO_GRANT, THINKING, CapabilityGrant, ChannelRules, compile_rules
 from interlock.protocols.mcpl.negotiation import McplOffer
 from interlock.protocols.patterns import (
@@ -64,7 +64,7 @@ class SetState(msgspec.Struct, frozen=True):
     missing: tuple[str, ...] = ()
 
 
-class Effective(msgspec.Struct, frozen=True):
+class EffectivePolicy(msgspec.Struct, frozen=True):
     """The effect of a policy for one server."""
 
     grant: CapabilityGrant = NO_GRANT
@@ -90,22 +90,22 @@ class Effective(msgspec.Struct, frozen=True):
         state = self.states.get(name)
         return state is not None and state.reason in ("", "not_selected")
 
-    def __and__(self, other: Effective) -> Effective:
+    def __and__(self, other: EffectivePolicy) -> EffectivePolicy:
         """The intersection of two policies' effects."""
         states = {
             name: SetState(False, "disabled") if state.enabled and not self._stands(name, other) else state
             for name, state in other.states.items()
         }
-        return Effective(self.grant & other.grant, other.declared, states, other.scopes, other.scope_labels)
+        return EffectivePolicy(self.grant & other.grant, other.declared, states, other.scopes, other.scope_labels)
 
-    def _stands(self, name: str, other: Effective) -> bool:
+    def _stands(self, name: str, other: EffectivePolicy) -> bool:
         return self.enabled(name) and self.declared.get(name) == other.declared.get(name)
 
 
-NOTHING: Final = Effective()
+NOTHING: Final = EffectivePolicy()
 
 
-def effective(offer: McplOffer, policy: HostPolicy) -> Effective:
+def effective(offer: McplOffer, policy: HostPolicy) -> EffectivePolicy:
     """The grant and the feature sets for an offer under a policy."""
     offered = offer.paths | {TOOLS}
     named = {path for path in policy.granted if "*" not in path}
@@ -123,15 +123,15 @@ def effective(offer: McplOffer, policy: HostPolicy) -> Effective:
     )
     templates = {found.name: policy.scope_labels.get(found.name, found.scope_label) for found in on}
     labels = {name: template for name, template in templates.items() if template is not None}
-    return Effective(grant, offer.feature_sets, states, scopes, labels)
+    return EffectivePolicy(grant, offer.feature_sets, states, scopes, labels)
 
 
-def update_message(active: Effective, dialect: McplDialect, offered: Iterable[str]) -> Update:
+def update_message(active: EffectivePolicy, dialect: McplDialect, offered: Iterable[str]) -> FeatureSetsUpdate:
     """The params of `featureSets/update` for a server."""
     disabled = tuple(sorted(name for name, state in active.states.items() if not state.enabled))
     if dialect is McplDialect.V0_4:
-        return Update(enabled=active.enabled_sets, disabled=disabled, scopes=dict(active.scopes))
-    return Update(
+        return FeatureSetsUpdate(enabled=active.enabled_sets, disabled=disabled, scopes=dict(active.scopes))
+    return FeatureSetsUpdate(
         effective_capabilities=tuple(sorted(active.grant.paths)),
         denied_capabilities=tuple(sorted(set(offered) - active.grant.paths)),
         enabled=active.enabled_sets,

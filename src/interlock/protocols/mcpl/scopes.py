@@ -36,7 +36,7 @@ class Scope(Value, frozen=True):
     payload: Object = msgspec.field(default_factory=dict)
 
 
-class Elevate(Value, frozen=True):
+class ElevateParams(Value, frozen=True):
     """The params of `scope/elevate`."""
 
     feature_set: Name

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcpl.capabilities import McplDialect
-from interlock.protocols.mcpl.feature_sets import Receipt, Update
+from interlock.protocols.mcpl.feature_sets import FeatureSetsUpdate, UpdateReceipt
 from interlock.protocols.mcpl.negotiation import McplOffer
-from interlock.protocols.mcpl.policy import NOTHING, Effective, HostPolicy, effective, update_message
+from interlock.protocols.mcpl.policy import NOTHING, EffectivePolicy, HostPolicy, effective, update_message
 
 
 class ConnectionPhase(enum.Enum):
@@ -79,9 +79,9 @@ class McplConnection(msgspec.Struct, frozen=True):
 
     offer: McplOffer
     phase: ConnectionPhase = ConnectionPhase.OFF
-    active: Effective = NOTHING
+    active: EffectivePolicy = NOTHING
     """The policy in force. Every check uses it."""
-    pending: Effective | None = None
+    pending: EffectivePolicy | None = None
     """A decided policy that is not in force before the server was told."""
     update: int = 0
     """The number of the latest update. Receipts for earlier updates are ignored."""
@@ -98,7 +98,7 @@ class McplConnection(msgspec.Struct, frozen=True):
         """Whether the server's messages count."""
         return self.phase is ConnectionPhase.ON
 
-    def message(self) -> Update | None:
+    def message(self) -> FeatureSetsUpdate | None:
         """The latest update to write; None if there is none."""
         return None if self.pending is None else update_message(self.pending, self.dialect, self.offer.paths)
 
@@ -121,7 +121,7 @@ def written(connection: McplConnection, update: int) -> McplConnection:
     return _after(msgspec.structs.replace(connection, sent=update), event)
 
 
-def answered(connection: McplConnection, update: int, receipt: Receipt | None) -> McplConnection:
+def answered(connection: McplConnection, update: int, receipt: UpdateReceipt | None) -> McplConnection:
     """The connection after a 0.5 server answered an update. The receipt is None for a missing or unreadable answer."""
     if update != connection.update or update != connection.sent or connection.dialect is McplDialect.V0_4:
         return connection
@@ -130,7 +130,7 @@ def answered(connection: McplConnection, update: int, receipt: Receipt | None) -
     return _after(connection, ConnectionEvent.ACCEPTED if receipt.accepted else ConnectionEvent.DECLINED)
 
 
-def _pending(connection: McplConnection, decided: Effective) -> McplConnection:
+def _pending(connection: McplConnection, decided: EffectivePolicy) -> McplConnection:
     return msgspec.structs.replace(
         connection, active=connection.active & decided, pending=decided, update=connection.update + 1
     )

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from interlock.protocols.mcpl.budgets import HourlyBudget, SpendingLedger, fits, fits_from
-from interlock.protocols.mcpl.coalescing import Timing
+from interlock.protocols.mcpl.coalescing import CoalescingTimes
 from interlock.protocols.mcpl.events import expand_tags
 from interlock.protocols.mcpl.policy import names
 from interlock.protocols.patterns import FEATURE_SETS, compile_pattern
@@ -30,7 +30,7 @@ class WakeVerdict(enum.Enum):
     DROP = "drop"
 
 
-class Occurrence(msgspec.Struct, frozen=True):
+class WakeEvent(msgspec.Struct, frozen=True):
     """The properties of an admitted event that decide about waking."""
 
     server: str
@@ -60,7 +60,7 @@ class WakeRule(msgspec.Struct, frozen=True):
     loops: bool = False
     """Whether it also wakes for events that agents caused."""
     through_quiet_hours: bool = False
-    timing: Timing = Timing()
+    timing: CoalescingTimes = CoalescingTimes()
     budget: HourlyBudget = HourlyBudget()
     """The budget of the rule, for each server."""
     name: str = ""
@@ -111,10 +111,10 @@ class WakeDecision(msgspec.Struct, frozen=True):
     until: datetime | None = None
     key: str = ""
     """The coalescing key. Events with the same key are coalesced."""
-    timing: Timing = Timing()
+    timing: CoalescingTimes = CoalescingTimes()
 
 
-def decide(policy: WakePolicy, occurrence: Occurrence, ledger: SpendingLedger, now: datetime) -> WakeDecision:
+def decide(policy: WakePolicy, occurrence: WakeEvent, ledger: SpendingLedger, now: datetime) -> WakeDecision:
     """Decide about an event. `now` is aware, in the time zone of the quiet hours."""
     index, rule = next(((i, rule) for i, rule in enumerate(policy.rules) if matches(rule, occurrence)), (None, None))
     if rule is None:
@@ -136,7 +136,7 @@ def decide(policy: WakePolicy, occurrence: Occurrence, ledger: SpendingLedger, n
     return WakeDecision(WakeVerdict.WAKE, "rule", index, None, coalescing_key(occurrence), rule.timing)
 
 
-def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
+def matches(rule: WakeRule, occurrence: WakeEvent) -> bool:
     """Whether a rule matches an event."""
     if not _one_of(rule.servers, occurrence.server) or not _one_of(rule.channels, occurrence.channel):
         return False
@@ -150,7 +150,7 @@ def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
     return not any(_tagged(pattern, tags) for pattern in rule.tags_none)
 
 
-def is_loop(occurrence: Occurrence) -> bool:
+def is_loop(occurrence: WakeEvent) -> bool:
     """Whether an event is part of a loop: an agent caused it, or several wakes of the same agent led to it."""
     claimed = occurrence.tags & {"chat:from-agent", "chat:from-bot", "chat:from-self"}
     return occurrence.from_agent or bool(claimed) or occurrence.chain.count(occurrence.principal) >= MAX_ROUNDS
@@ -171,7 +171,7 @@ def quiet_until(hours: Iterable[QuietHours], now: datetime) -> datetime | None:
     return max(ends, default=None)
 
 
-def coalescing_key(occurrence: Occurrence) -> str:
+def coalescing_key(occurrence: WakeEvent) -> str:
     """The key of an event: its agent, server and channel, or its feature set without a channel."""
     place = occurrence.channel if occurrence.channel is not None else occurrence.feature_set
     return SEPARATOR.join(

@@ -17,7 +17,7 @@ from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.proposals import (
     Proposal,
     ProposalEvent,
-    State,
+    ProposalState,
     as_of,
     check_fulfil,
     check_reject,
@@ -25,7 +25,7 @@ from interlock.protocols.mcpx.proposals import (
     ended,
     step,
 )
-from interlock.protocols.mcpx.recent import Recent
+from interlock.protocols.mcpx.recent import RecentValues
 
 
 class LedgerBounds(msgspec.Struct, frozen=True):
@@ -56,8 +56,8 @@ class ProposalLedger:
         self._open_by: Counter[str] = Counter()
         self._expired: deque[Proposal] = deque(maxlen=bounds.ended)
         """Found to have expired, and not yet given back by `expire`."""
-        self._ended: Recent[Proposal] = Recent(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
-        self._fulfilments: Recent[str] = Recent(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
+        self._ended: RecentValues[Proposal] = RecentValues(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
+        self._fulfilments: RecentValues[str] = RecentValues(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
 
     def __len__(self) -> int:
         """How many are open, or not yet seen to have expired."""
@@ -134,7 +134,7 @@ class ProposalLedger:
 
     def _check_open(self, proposal: Proposal, now: float) -> None:
         self._end_expired(now)
-        if proposal.state is not State.OPEN:
+        if proposal.state is not ProposalState.OPEN:
             raise ended(proposal)
 
     def _end(

@@ -18,7 +18,7 @@ from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.kinds import EnvelopeKind, fulfilling
 
 
-class State(enum.Enum):
+class ProposalState(enum.Enum):
     """The five states."""
 
     OPEN = "open"
@@ -41,24 +41,24 @@ class ProposalEvent(enum.Enum):
     """Its time has passed."""
 
 
-TRANSITIONS: Final[Mapping[State, Mapping[ProposalEvent, State]]] = {
-    State.OPEN: {
-        ProposalEvent.FULFIL: State.FULFILLED,
-        ProposalEvent.WITHDRAW: State.WITHDRAWN,
-        ProposalEvent.REJECT: State.REJECTED,
-        ProposalEvent.EXPIRE: State.EXPIRED,
+TRANSITIONS: Final[Mapping[ProposalState, Mapping[ProposalEvent, ProposalState]]] = {
+    ProposalState.OPEN: {
+        ProposalEvent.FULFIL: ProposalState.FULFILLED,
+        ProposalEvent.WITHDRAW: ProposalState.WITHDRAWN,
+        ProposalEvent.REJECT: ProposalState.REJECTED,
+        ProposalEvent.EXPIRE: ProposalState.EXPIRED,
     },
-    State.FULFILLED: {},
-    State.WITHDRAWN: {},
-    State.REJECTED: {},
-    State.EXPIRED: {},
+    ProposalState.FULFILLED: {},
+    ProposalState.WITHDRAWN: {},
+    ProposalState.REJECTED: {},
+    ProposalState.EXPIRED: {},
 }
 
 _ENDED: Final = {
-    State.FULFILLED: (RefusalReason.PROPOSAL_ALREADY_FULFILLED, "was fulfilled already"),
-    State.WITHDRAWN: (RefusalReason.PROPOSAL_WITHDRAWN, "was withdrawn"),
-    State.REJECTED: (RefusalReason.PROPOSAL_REJECTED, "was rejected"),
-    State.EXPIRED: (RefusalReason.PROPOSAL_EXPIRED, "has expired"),
+    ProposalState.FULFILLED: (RefusalReason.PROPOSAL_ALREADY_FULFILLED, "was fulfilled already"),
+    ProposalState.WITHDRAWN: (RefusalReason.PROPOSAL_WITHDRAWN, "was withdrawn"),
+    ProposalState.REJECTED: (RefusalReason.PROPOSAL_REJECTED, "was rejected"),
+    ProposalState.EXPIRED: (RefusalReason.PROPOSAL_EXPIRED, "has expired"),
 }
 
 
@@ -71,7 +71,7 @@ class Proposal(msgspec.Struct, frozen=True):
     """The owner of the proposer."""
     kind: EnvelopeKind
     expires_at: float
-    state: State = State.OPEN
+    state: ProposalState = ProposalState.OPEN
     ended_by: str | None = None
     """The participant that fulfilled, withdrew or rejected it."""
     request_id: str | None = None
@@ -90,7 +90,7 @@ def as_of(proposal: Proposal, now: float) -> Proposal:
     """The state of a proposal at this time: an open one expires when its time has passed."""
     return (
         step(proposal, ProposalEvent.EXPIRE)
-        if proposal.state is State.OPEN and now >= proposal.expires_at
+        if proposal.state is ProposalState.OPEN and now >= proposal.expires_at
         else proposal
     )
 
@@ -143,7 +143,7 @@ def ended(proposal: Proposal) -> EnvelopeRefused:
 
 def mermaid() -> str:
     """The table as a diagram, for the documentation."""
-    lines = ["stateDiagram-v2", f"    [*] --> {State.OPEN.value}"]
+    lines = ["stateDiagram-v2", f"    [*] --> {ProposalState.OPEN.value}"]
     for state, row in TRANSITIONS.items():
         lines += [f"    {state.value} --> {after.value}: {event.value}" for event, after in row.items()]
     return "\n".join(lines)

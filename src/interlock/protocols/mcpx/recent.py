@@ -15,7 +15,7 @@ _MAX_AT_ONCE = 64
 """Expired entries that one call deletes. Others are no longer found, and are deleted later."""
 
 
-class Recent(Generic[T]):
+class RecentValues(Generic[T]):
     """Values by key, each kept for the same time."""
 
     __slots__ = ("_by_sender", "_entries", "_per_sender", "_total", "_window")

@@ -15,7 +15,7 @@ from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.system import GATEWAY, ParticipantInfo
 
 
-class Mode(enum.Enum):
+class ReceiveMode(enum.Enum):
     """The envelopes that a participant wants."""
 
     ALL = "all"
@@ -29,7 +29,7 @@ class TopicParticipant(msgspec.Struct, frozen=True):
     owner: str
     """The principal that it belongs to. Participants of one owner cannot fulfil each other's proposals."""
     capabilities: CapabilitySet
-    mode: Mode = Mode.ALL
+    mode: ReceiveMode = ReceiveMode.ALL
 
     @property
     def info(self) -> ParticipantInfo:
@@ -49,5 +49,5 @@ def recipients(
     return tuple(
         one.id
         for one in participants
-        if one.id != sender and (not to or one.mode is Mode.ALL or one.id in to or one.id == proposer)
+        if one.id != sender and (not to or one.mode is ReceiveMode.ALL or one.id in to or one.id == proposer)
     )

@@ -16,7 +16,7 @@ from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.ledger import DEFAULT_LEDGER, LedgerBounds, ProposalLedger
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.proposals import Proposal
-from interlock.protocols.mcpx.recent import Recent
+from interlock.protocols.mcpx.recent import RecentValues
 from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
 from interlock.protocols.mcpx.routing import TopicParticipant, recipients
 from interlock.protocols.mcpx.system import capability_violation
@@ -46,7 +46,7 @@ MAX_BROADCASTS: Final = 16
 """Senders whose recipients are cached."""
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class AcceptedEnvelope(msgspec.Struct, frozen=True):
     """An accepted envelope."""
 
     recipients: tuple[str, ...]
@@ -66,8 +66,10 @@ class Topic:
         self._participants: dict[str, TopicParticipant] = {}
         self._broadcast_to: dict[str, tuple[str, ...]] = {}
         """By sender, the recipients of a broadcast, until somebody comes, changes or leaves."""
-        self._ids: Recent[bool] = Recent(rules.ids_for, rules.ids_per_sender, rules.ids)
-        self._requests: Recent[OpenRequest] = Recent(float("inf"), rules.requests_per_sender, rules.requests)
+        self._ids: RecentValues[bool] = RecentValues(rules.ids_for, rules.ids_per_sender, rules.ids)
+        self._requests: RecentValues[OpenRequest] = RecentValues(
+            float("inf"), rules.requests_per_sender, rules.requests
+        )
         self._ledger = ProposalLedger(rules.ledger)
 
     def apply_rules(self, rules: TopicRules) -> None:
@@ -117,7 +119,7 @@ class Topic:
         """Remember the id of an envelope that the gateway made itself."""
         self._ids.add(envelope_id, True, sender, now)
 
-    def accept(self, envelope: Envelope, sender: str, now: float) -> Accepted:
+    def accept(self, envelope: Envelope, sender: str, now: float) -> AcceptedEnvelope:
         """Judge an envelope that came on a participant's connection. Raises `EnvelopeRefused`."""
         try:
             if (participant := self._participants.get(sender)) is None:
@@ -136,7 +138,7 @@ class Topic:
         """End the proposals whose time has passed. Returns each of them once."""
         return self._ledger.expire(now)
 
-    def _accept(self, envelope: Envelope, sender: TopicParticipant, now: float) -> Accepted:
+    def _accept(self, envelope: Envelope, sender: TopicParticipant, now: float) -> AcceptedEnvelope:
         self._check_sender(envelope, sender)
         _check_correlation(envelope)
         if self._ids.get(envelope.id, now) or self._ledger.find(envelope.id, now) is not None:
@@ -150,7 +152,7 @@ class Topic:
         if request is not None:
             self._requests.add(envelope.id, request, sender.id, now)
         proposer = self._ledger.proposer_answered_by(envelope, now) if envelope.kind.type == kinds.RESPONSE else None
-        return Accepted(self._recipients(envelope, proposer), proposal, proposer)
+        return AcceptedEnvelope(self._recipients(envelope, proposer), proposal, proposer)
 
     def _recipients(self, envelope: Envelope, proposer: str | None) -> tuple[str, ...]:
         """The recipients of an envelope. Those of a broadcast are cached for each sender."""

@@ -39,7 +39,7 @@ class CallbackType(enum.Enum):
     NOTIFICATION = "notification"
 
 
-class Callback(msgspec.Struct, frozen=True):
+class CallbackParams(msgspec.Struct, frozen=True):
     """The params of a callback request."""
 
     callback_id: str
@@ -65,9 +65,9 @@ class CallbackAnswer(msgspec.Struct, frozen=True):
     timed_out: bool = False
 
 
-def read_callback(params: bytes) -> Callback:
+def read_callback(params: bytes) -> CallbackParams:
     """A callback request, bounded. Raises UPSTREAM_ERROR."""
-    callback = decode_json(params, Callback, "UPSTREAM_ERROR", "a callback request that cannot be read")
+    callback = decode_json(params, CallbackParams, "UPSTREAM_ERROR", "a callback request that cannot be read")
     if not callback.callback_id or len(callback.callback_id) > MAX_ID_CHARS:
         raise Fault("UPSTREAM_ERROR", f"a callback_id has 1 to {MAX_ID_CHARS} characters")
     if len(callback.options) > MAX_OPTIONS or any(len(option) > MAX_OPTION_CHARS for option in callback.options):
@@ -81,7 +81,7 @@ def read_callback(params: bytes) -> Callback:
     )
 
 
-def callback_params(callback: Callback) -> bytes:
+def callback_params(callback: CallbackParams) -> bytes:
     """The params of a callback request."""
     params: dict[str, object] = {"callback_id": callback.callback_id}
     if callback.request_id is not None:
@@ -120,7 +120,7 @@ def is_confirmed(options: tuple[str, ...], response: object) -> bool:
     return response is True or (isinstance(response, str) and response == option_for(options, confirmed=True))
 
 
-def fits(callback: Callback, response: object) -> bool:
+def fits(callback: CallbackParams, response: object) -> bool:
     """Whether a response is one that the callback allows."""
     match callback.type:
         case CallbackType.CONFIRMATION:

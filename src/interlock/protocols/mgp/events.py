@@ -52,7 +52,7 @@ class UnsubscribeParams(msgspec.Struct):
     subscription_id: Name
 
 
-class Subscribed(msgspec.Struct):
+class SubscribeResult(msgspec.Struct):
     """The result of `mgp/events/subscribe`."""
 
     subscribed: list[str]
@@ -60,7 +60,7 @@ class Subscribed(msgspec.Struct):
     subscription_id: str
 
 
-class Unsubscribed(msgspec.Struct):
+class UnsubscribeResult(msgspec.Struct):
     """The result of `mgp/events/unsubscribe`."""
 
     unsubscribed: bool

@@ -38,7 +38,7 @@ def worst(first: Health, *others: Health) -> Health:
     return max((first, *others), key=_ORDER.index)
 
 
-class Ping(msgspec.Struct):
+class PingResult(msgspec.Struct):
     """The result of `mgp/health/ping`."""
 
     status: Health

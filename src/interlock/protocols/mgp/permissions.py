@@ -66,7 +66,7 @@ def request_id_of(server: str) -> str:
     return f"perm-{hashlib.sha256(server.encode()).hexdigest()[:12]}"
 
 
-class Await(msgspec.Struct, frozen=True):
+class PermissionRequestParams(msgspec.Struct, frozen=True):
     """The params of `mgp/permission/request` (MGP, Permission Request Method)."""
 
     request_id: str

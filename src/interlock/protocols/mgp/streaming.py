@@ -25,7 +25,7 @@ MAX_REASON_CHARS: Final = 500
 """Characters of a reason that are kept."""
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class StreamChunk(msgspec.Struct, frozen=True):
     """One piece of a result."""
 
     request_id: Id
@@ -36,7 +36,7 @@ class Chunk(msgspec.Struct, frozen=True):
     """The server's claim that it is the last chunk. It does not end the stream."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class StreamProgress(msgspec.Struct, frozen=True):
     """The progress of a call, from 0 to 1."""
 
     request_id: Id
@@ -45,7 +45,7 @@ class Progress(msgspec.Struct, frozen=True):
     estimated_remaining_ms: float | None = None
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class StreamCancelParams(msgspec.Struct, frozen=True):
     """The params of `mgp/stream/cancel`."""
 
     request_id: Id
@@ -54,7 +54,7 @@ class Cancel(msgspec.Struct, frozen=True):
     """The trace of the call, for a caller that cannot prove otherwise that the call is its own."""
 
 
-class Streamed(msgspec.Struct, frozen=True):
+class StreamedResultMeta(msgspec.Struct, frozen=True):
     """The `_mgp` of a result whose content was streamed."""
 
     streamed: bool = False
@@ -70,7 +70,7 @@ def wants_stream(params: bytes) -> bool:
         raise Fault("INVALID_PARAMS", f"{MEMBER}: {cause}") from None
 
 
-def read_chunk(params: bytes) -> Chunk:
+def read_chunk(params: bytes) -> StreamChunk:
     """A chunk. Raises UPSTREAM_ERROR for one that cannot be read."""
     try:
         chunk = _decode_chunk(params)
@@ -87,7 +87,7 @@ def chunk_params(request_id: Id, index: int, content: bytes, *, done: bool = Fal
     return b'{"request_id":%b,"index":%d,"content":%b,"done":%b}' % (encode_id(request_id), index, content, last)
 
 
-def read_progress(params: bytes) -> Progress:
+def read_progress(params: bytes) -> StreamProgress:
     """A progress report. Raises UPSTREAM_ERROR for one that cannot be read."""
     try:
         return _decode_progress(params)
@@ -107,9 +107,9 @@ def progress_params(
     return msgspec.json.encode(params)
 
 
-def read_cancel(params: bytes) -> Cancel:
+def read_cancel(params: bytes) -> StreamCancelParams:
     """The params of `mgp/stream/cancel`. Raises INVALID_PARAMS."""
-    cancel = decode_json(params, Cancel, "INVALID_PARAMS", CANCEL)
+    cancel = decode_json(params, StreamCancelParams, "INVALID_PARAMS", CANCEL)
     return msgspec.structs.replace(cancel, reason=cancel.reason[:MAX_REASON_CHARS])
 
 
@@ -122,7 +122,10 @@ def cancelled(partial: bytes | None) -> bytes:
 
 def streamed_member(chunks_sent: int, duration_ms: float) -> bytes:
     """The `_mgp` member of the result of a streamed call."""
-    return b'"%b":%b' % (MEMBER.encode(), msgspec.json.encode(Streamed(True, chunks_sent, round(duration_ms))))
+    return b'"%b":%b' % (
+        MEMBER.encode(),
+        msgspec.json.encode(StreamedResultMeta(True, chunks_sent, round(duration_ms))),
+    )
 
 
 class _CallMgp(msgspec.Struct):
@@ -134,5 +137,5 @@ class _Call(msgspec.Struct):
 
 
 _decode_call = msgspec.json.Decoder(_Call).decode
-_decode_chunk = msgspec.json.Decoder(Chunk).decode
-_decode_progress = msgspec.json.Decoder(Progress).decode
+_decode_chunk = msgspec.json.Decoder(StreamChunk).decode
+_decode_progress = msgspec.json.Decoder(StreamProgress).decode

@@ -15,7 +15,7 @@ _PARAMETER: Final = re.compile(
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
-class Challenge(msgspec.Struct, frozen=True):
+class BearerChallenge(msgspec.Struct, frozen=True):
     """The Bearer challenge of a server."""
 
     resource_metadata: str | None = None
@@ -30,14 +30,14 @@ class Challenge(msgspec.Struct, frozen=True):
         return self.error == "insufficient_scope"
 
 
-def read_challenge(header: str) -> Challenge:
+def read_challenge(header: str) -> BearerChallenge:
     """The first Bearer challenge of a header. A header without one gives an empty challenge."""
     for scheme, parameters in _challenges(header[:MAX_CHARACTERS]):
         if scheme == "bearer":
-            return Challenge(
+            return BearerChallenge(
                 parameters.get("resource_metadata") or None, parameters.get("scope"), parameters.get("error", "")
             )
-    return Challenge()
+    return BearerChallenge()
 
 
 def _challenges(header: str) -> list[tuple[str, dict[str, str]]]:

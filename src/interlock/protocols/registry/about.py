@@ -13,7 +13,7 @@ ABOUT: Final = "dev.interlock/tool"
 Definition = Mapping[str, Any]
 
 
-class About(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class ToolMetadata(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Metadata of a tool, for search and documentation."""
 
     category: str | None = None
@@ -27,14 +27,14 @@ class About(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Example arguments from the author."""
 
 
-NOTHING_DECLARED: Final = About()
+NOTHING_DECLARED: Final = ToolMetadata()
 
 
-def about(definition: Definition) -> About:
+def about(definition: Definition) -> ToolMetadata:
     """The metadata in a definition's `_meta`. An unreadable member counts as absent."""
     meta = definition.get("_meta")
     declared = meta.get(ABOUT) if isinstance(meta, Mapping) else None
     try:
-        return NOTHING_DECLARED if declared is None else msgspec.convert(declared, About)
+        return NOTHING_DECLARED if declared is None else msgspec.convert(declared, ToolMetadata)
     except msgspec.ValidationError:
         return NOTHING_DECLARED

@@ -15,7 +15,7 @@ from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_h
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.mgp.security import problem_in
-from interlock.protocols.registry.about import ABOUT, NOTHING_DECLARED, About
+from interlock.protocols.registry.about import ABOUT, NOTHING_DECLARED, ToolMetadata
 from interlock.server.definitions import results
 from interlock.server.definitions.checks import ToolOverdue, run_check
 from interlock.server.definitions.offer import OfferedFunction, check_options, name_of, shown
@@ -255,8 +255,8 @@ def _from_the_author(trace: TracebackType | None) -> TracebackType | None:
     return inner or trace
 
 
-def _about(options: Mapping[str, Any]) -> About:
-    given = {name: options[name] for name in About.__struct_fields__ if name in options}
+def _about(options: Mapping[str, Any]) -> ToolMetadata:
+    given = {name: options[name] for name in ToolMetadata.__struct_fields__ if name in options}
     for name in ("tags", "examples"):
         given[name] = tuple(given.get(name, ()))
-    return About(**given)
+    return ToolMetadata(**given)

@@ -9,8 +9,8 @@ from interlock.protocols.mgp.callbacks import (
     MAX_ANSWER_MS,
     REQUEST,
     RESPOND,
-    Callback,
     CallbackAnswer,
+    CallbackParams,
     CallbackType,
     accepted,
     callback_params,
@@ -38,7 +38,7 @@ class ClientCallbacks:
     ) -> CallbackAnswer:
         """Ask the client of a call, and wait for the answer. After the time limit the answer is `timed_out`."""
         timeout_ms = min(max(int(timeout_s * 1000), 1), MAX_ANSWER_MS)
-        request = Callback("", kind, message, options=tuple(options), timeout_ms=timeout_ms)
+        request = CallbackParams("", kind, message, options=tuple(options), timeout_ms=timeout_ms)
         callback, answer = self._open.open(work.owner, work.exchange.request.id, request)
         work.exchange.notify(REQUEST, callback_params(callback))
         try:
@@ -49,7 +49,7 @@ class ClientCallbacks:
 
     def tell(self, work: Work, message: str) -> None:
         """Send the client of a call a notification, which needs no answer."""
-        callback = Callback(new_id(), CallbackType.NOTIFICATION, message, work.exchange.request.id)
+        callback = CallbackParams(new_id(), CallbackType.NOTIFICATION, message, work.exchange.request.id)
         work.exchange.notify(REQUEST, callback_params(callback))
 
     def _respond(self, exchange: Exchange) -> None:

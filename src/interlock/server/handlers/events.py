@@ -21,11 +21,11 @@ from interlock.protocols.mgp.events import (
     WITHOUT_SESSION,
     EventParams,
     Severity,
-    Subscribed,
     SubscribeParams,
+    SubscribeResult,
     SubscriptionFilter,
-    Unsubscribed,
     UnsubscribeParams,
+    UnsubscribeResult,
     channel_pattern,
     rank,
 )
@@ -91,7 +91,7 @@ class ServerEvents:
             raise DefinitionError(f"an event channel has a name such as system.disk, not {name!r}")
         return self._channels.setdefault(name, EventChannel(name, self))
 
-    def listen(self, exchange: Exchange, params: SubscribeParams) -> Subscribed:
+    def listen(self, exchange: Exchange, params: SubscribeParams) -> SubscribeResult:
         """Subscribe the stream that an exchange opens (2026-07-28)."""
         check_agreed(exchange.dialect, SUBSCRIBE)
         meta = msgspec.json.encode({SUBSCRIPTION_ID: exchange.request.id})
@@ -135,7 +135,7 @@ class ServerEvents:
         own = found is not None and found.session is session
         if own:
             del self._all[id_]
-        self._framing.answer(exchange, msgspec.json.encode(Unsubscribed(own))[1:-1])
+        self._framing.answer(exchange, msgspec.json.encode(UnsubscribeResult(own))[1:-1])
 
     def _add(
         self,
@@ -144,7 +144,7 @@ class ServerEvents:
         is_open: Callable[[], bool],
         session: ServerSession | None,
         meta: bytes = b"",
-    ) -> Subscribed:
+    ) -> SubscribeResult:
         self._loop = asyncio.get_running_loop()
         self._all = {id_: each for id_, each in self._all.items() if each.is_open()}
         own = sum(each.session is session for each in self._all.values()) if session is not None else 0
@@ -157,7 +157,7 @@ class ServerEvents:
             least = params.filter.min_severity
             min_rank = 0 if least is None else rank(least)
             self._all[id_] = EventSubscription(id_, [*found.values()], min_rank, notify, is_open, session, meta)
-        return Subscribed([*found], [text for text in patterns if text not in found], id_)
+        return SubscribeResult([*found], [text for text in patterns if text not in found], id_)
 
     def _passes(self, wanted: SubscriptionFilter) -> bool:
         """Whether a filter lets any event of this server through. None of them is about a tool."""

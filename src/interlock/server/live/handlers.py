@@ -18,7 +18,7 @@ import msgspec
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mcpl import channels, hooks
 from interlock.protocols.mcpl.capabilities import McplDialect
-from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
+from interlock.protocols.mcpl.checkpoints import RollbackParams, RollbackResult
 from interlock.protocols.mcpl.decoding import Value
 from interlock.protocols.mcpl.errors import feature_set_disabled, unknown_channel, unknown_feature_set
 from interlock.protocols.mcpl.methods import METHODS, find, read_params
@@ -104,7 +104,7 @@ class LiveHandlers:
             self._begin(self._take(method, self._handler(method, read, dialect, enabled), read))
 
     def _handler(self, method: str, params: Value, dialect: McplDialect, enabled: frozenset[str]) -> AuthorHandler:
-        feature = params.feature_set if isinstance(params, Rollback) else ""
+        feature = params.feature_set if isinstance(params, RollbackParams) else ""
         handler = self._handlers.get((method, feature))
         if handler is None:
             if feature:
@@ -141,7 +141,7 @@ class LiveHandlers:
         run = HookRun()
         token = _HOOK.set(run if method in (BEFORE, AFTER) else None)
         try:
-            argument = params.checkpoint if isinstance(params, Rollback) else params
+            argument = params.checkpoint if isinstance(params, RollbackParams) else params
             return await call(self._threads, handler.function, argument)
         except LookupError as missing:
             raise _missing(params) from missing
@@ -166,7 +166,7 @@ async def call(threads: Threads, function: Function, *arguments: object) -> Any:
 
 def _missing(params: Value) -> Fault:
     """The refusal for a function that raised LookupError: the checkpoint or the channel is not known."""
-    if isinstance(params, Rollback):
+    if isinstance(params, RollbackParams):
         return Fault("CHECKPOINT_NOT_FOUND", "Checkpoint not found", data={"checkpoint": params.checkpoint})
     return unknown_channel(str(getattr(params, "channel_id", "")))
 
@@ -187,7 +187,7 @@ def _rewritten(handler: AuthorHandler, params: Value, value: Any) -> Value:
 
 
 def _rolled_back(handler: AuthorHandler, params: Value, value: Any) -> Value:
-    assert isinstance(params, Rollback)
+    assert isinstance(params, RollbackParams)
     if value is None or value is True:
         return RollbackResult(params.checkpoint, True)
     return RollbackResult(params.checkpoint, False, "" if value is False else str(value)[:1000])

@@ -19,14 +19,14 @@ from interlock.protocols.mcpl.capabilities import CHANNELS_REGISTER, INFERENCE_S
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.errors import feature_set_disabled, inference_in_hook
 from interlock.protocols.mcpl.events import PushEvent, PushResult
-from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, Update
+from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, FeatureSetsUpdate
 from interlock.protocols.mcpl.inference import InferenceChunk, InferenceRequest, InferenceResult, ModelInfo
 from interlock.protocols.mcpl.live import ANSWER, LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import McplPlace, answer, read_offer
-from interlock.protocols.mcpl.received import Selection, receipt, receive
-from interlock.protocols.mcpl.scopes import Elevate, ElevateResult, Scope
+from interlock.protocols.mcpl.received import ServerRights, receipt, receive
+from interlock.protocols.mcpl.scopes import ElevateParams, ElevateResult, Scope
 from interlock.protocols.mcpl.uses import manifest, read_in, spoken
 from interlock.server.live.channels import Channels
 from interlock.server.live.handlers import NOTIFICATIONS, REQUESTS, AuthorHandler, LiveHandlers, in_hook
@@ -62,7 +62,7 @@ class LiveHost:
         self.home = home
         self.lacks = lacks
         """The capabilities that it said it does not have. One that it does not mention may be there."""
-        self.selection = Selection()
+        self.selection = ServerRights()
 
 
 class LiveFeatures:
@@ -254,7 +254,7 @@ class LiveFeatures:
         hosts = [key for key in self._enabled_at(feature) if host in (None, key)]
         if not hosts:
             raise feature_set_disabled(feature, McplDialect.V0_4, can_enable=True)
-        params = msgspec.json.encode(Elevate(feature, scope))
+        params = msgspec.json.encode(ElevateParams(feature, scope))
         answer = await self._requests.ask(hosts[0], ELEVATE, feature, params, timeout_s=PERSON_S)
         return decode(ElevateResult, answer, "result")
 
@@ -304,7 +304,7 @@ class LiveFeatures:
 
     def _take(self, key: HostKey, host: LiveHost, params: bytes, *, request: bool) -> Mapping[str, FeatureSet]:
         update = read_params(METHODS[UPDATE], params)
-        assert isinstance(update, Update)
+        assert isinstance(update, FeatureSetsUpdate)
         declared = self._sound(host.dialect)
         selection = receive(host.selection, declared, update, host.dialect, request=request)
         # A set that needs a capability which the host lacks stays off, even if the update enables it.

@@ -7,14 +7,14 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from interlock.protocols.mcpl.channels import Channel, IncomingMessage, Received
+from interlock.protocols.mcpl.channels import Channel, IncomingMessage, ReceivedResult
 from interlock.protocols.mcpl.events import PushResult
 from interlock.protocols.mcpl.inference import (
     InferenceMessage,
     InferenceRequest,
     InferenceResult,
     ModelInfo,
-    Preferences,
+    ModelPreferences,
 )
 from interlock.protocols.mcpl.scopes import ElevateResult, Scope
 from interlock.server.live.handlers import AFTER, BEFORE, OUTGOING
@@ -130,7 +130,7 @@ class LiveMethods:
         With `on_chunk` the text is also handed over piece by piece. A hook may not call this before it has answered.
         """
         conversation_messages = (InferenceMessage("user", messages),) if isinstance(messages, str) else tuple(messages)
-        wishes = Preferences(max_tokens, temperature, model)
+        wishes = ModelPreferences(max_tokens, temperature, model)
         request = InferenceRequest(feature, conversation_messages, conversation, on_chunk is not None, wishes)
         msgspec.json.decode(msgspec.json.encode(request), type=InferenceRequest)
         return await self._live.infer(request, on_chunk)
@@ -169,7 +169,7 @@ class LiveMethods:
         """Offer a channel no longer. Raises LookupError."""
         self._live.channels.remove(id)
 
-    async def incoming(self, *messages: IncomingMessage) -> tuple[Received, ...]:
+    async def incoming(self, *messages: IncomingMessage) -> tuple[ReceivedResult, ...]:
         """Deliver messages of channels to the hosts, and return the result for each message of each host."""
         live = self._live
         answers = await live.channels.incoming(messages, live.channels.hosts)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.process.task_set import TaskSet
-from interlock.protocols.mgp.health import PING, STATUS, Health, HealthStatus, Ping, timestamp
+from interlock.protocols.mgp.health import PING, STATUS, Health, HealthStatus, PingResult, timestamp
 from interlock.server.definitions.offers import Offers
 from interlock.server.handlers.calls import Calls
 from interlock.server.mgp.agreement import Handler
@@ -113,7 +113,7 @@ class HealthReporter:
         self._answer_status(exchange)
 
     def _answer_ping(self, exchange: Exchange) -> None:
-        self._answer(exchange, Ping(self.now, timestamp(datetime.now(UTC)), self.uptime_secs, self._name))
+        self._answer(exchange, PingResult(self.now, timestamp(datetime.now(UTC)), self.uptime_secs, self._name))
 
     def _answer_status(self, exchange: Exchange) -> None:
         tools = sum(1 for _ in self._offers.tools)

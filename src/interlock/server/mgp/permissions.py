@@ -10,7 +10,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, Grant, PermissionOutcome, expand
+from interlock.protocols.mgp.permissions import (
+    REQUEST,
+    RESPONSE,
+    Grant,
+    PermissionOutcome,
+    PermissionRequestParams,
+    expand,
+)
 from interlock.server.requests.framing import Framing
 from interlock.server.requests.params import read
 from interlock.server.requests.session import Exchange
@@ -45,7 +52,7 @@ class ServerPermissions:
 
     def _await(self, exchange: Exchange) -> None:
         """A person decides at the client: until then the permissions are deferred."""
-        params = read(exchange, Await)
+        params = read(exchange, PermissionRequestParams)
         self._keep(exchange.caller.owner, dict.fromkeys(params.permissions, "deferred"))
         self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(params.request_id))
 

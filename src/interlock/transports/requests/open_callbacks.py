@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mgp.callbacks import Callback, CallbackAnswer, CallbackResponse, fits
+from interlock.protocols.mgp.callbacks import CallbackAnswer, CallbackParams, CallbackResponse, fits
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
@@ -22,7 +22,7 @@ KEPT: Final = 1_024
 
 class _Open(msgspec.Struct, eq=False):
     owner: str
-    callback: Callback
+    callback: CallbackParams
     answer: asyncio.Future[CallbackAnswer]
 
 
@@ -36,7 +36,9 @@ class OpenCallbacks:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, owner: str, request_id: Id, callback: Callback) -> tuple[Callback, asyncio.Future[CallbackAnswer]]:
+    def open(
+        self, owner: str, request_id: Id, callback: CallbackParams
+    ) -> tuple[CallbackParams, asyncio.Future[CallbackAnswer]]:
         """Open a callback under a new id for a request of this owner: as the client gets it, and its answer."""
         renamed = msgspec.structs.replace(callback, callback_id=new_id(), request_id=request_id)
         waiting = _Open(owner, renamed, asyncio.get_running_loop().create_future())

@@ -28,7 +28,7 @@ from interlock.judge.text import show_hidden
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mgp import callbacks
-from interlock.protocols.mgp.callbacks import Callback, CallbackResponse, CallbackType
+from interlock.protocols.mgp.callbacks import CallbackParams, CallbackResponse, CallbackType
 from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.requests.open_callbacks import OpenCallbacks
 from interlock.wire.errors import Fault
@@ -109,7 +109,7 @@ class CallbackRelay:
         """Stop answering: the call is over."""
         self._tasks.cancel()
 
-    async def _answer(self, callback: Callback) -> None:
+    async def _answer(self, callback: CallbackParams) -> None:
         timeout_s = callback.timeout_ms / 1000
         self._client.wait_longer(timeout_s + RESPOND_S)
         try:
@@ -129,7 +129,7 @@ class CallbackRelay:
         with contextlib.suppress(Fault):
             await self._connection.request(callbacks.RESPOND, msgspec.json.encode(answer), timeout=RESPOND_S)
 
-    async def _response_to(self, callback: Callback) -> object:
+    async def _response_to(self, callback: CallbackParams) -> object:
         if callback.type is not CallbackType.CONFIRMATION:
             return await self._from_client(callback)
         if callbacks.option_for(callback.options, confirmed=True) is None:
@@ -137,7 +137,7 @@ class CallbackRelay:
         confirmed = await self._confirmed(callback)
         return callbacks.option_for(callback.options, confirmed=confirmed)
 
-    async def _confirmed(self, callback: Callback) -> bool:
+    async def _confirmed(self, callback: CallbackParams) -> bool:
         """The answer of a person. Raises TimeoutError where none is given in time."""
         inbox, view = self._parts.inbox, await _view(self._call, callback)
         asking = asyncio.ensure_future(inbox.ask(self._question(callback), view=view))
@@ -168,14 +168,14 @@ class CallbackRelay:
         with contextlib.suppress(Fault):
             await self._parts.inbox.end((await asking).id, DecisionEvent.EXPIRE, NOBODY_WAITS)
 
-    def _ask_own_client(self, callback: Callback, decision: Decision) -> asyncio.Task[None] | None:
+    def _ask_own_client(self, callback: CallbackParams, decision: Decision) -> asyncio.Task[None] | None:
         """Ask at the caller's client, where the operator says who sits before it."""
         name = self._parts.attended_by(self._call.caller.principal)
         if name is None:
             return None
         return asyncio.ensure_future(self._take_own_answer(callback, decision, name))
 
-    async def _take_own_answer(self, callback: Callback, decision: Decision, name: str) -> None:
+    async def _take_own_answer(self, callback: CallbackParams, decision: Decision, name: str) -> None:
         with contextlib.suppress(Fault, msgspec.DecodeError):
             response = await self._from_client(callback)
             if response is None or self._parts.attended_by(self._call.caller.principal) != name:
@@ -184,7 +184,7 @@ class CallbackRelay:
             view, person = decision.request.view, local_person(name)
             await self._parts.inbox.answer(decision.id, "once" if confirmed else "no", person, "client", view)
 
-    async def _from_client(self, callback: Callback) -> object:
+    async def _from_client(self, callback: CallbackParams) -> object:
         """The response of the caller's client. Raises MISSING_CAPABILITY where it answers no callbacks."""
         exchange = self._call.exchange
         if agreed_on(exchange.dialect, callbacks.EXTENSION):
@@ -200,7 +200,7 @@ class CallbackRelay:
         finally:
             asking.cancel()
 
-    def _tell(self, callback: Callback) -> None:
+    def _tell(self, callback: CallbackParams) -> None:
         """Pass on a message that needs no answer: as it is, or as a log message."""
         exchange = self._call.exchange
         if agreed_on(exchange.dialect, callbacks.EXTENSION):
@@ -215,7 +215,7 @@ class CallbackRelay:
         if is_severe(params, level):
             exchange.notify("notifications/message", params)
 
-    def _question(self, callback: Callback) -> ApprovalRequest:
+    def _question(self, callback: CallbackParams) -> ApprovalRequest:
         call = self._call
         principal, target = call.caller.principal, call.target
         tool = target.tool
@@ -238,7 +238,7 @@ class CallbackRelay:
         )
 
 
-async def _view(call: Call, callback: Callback) -> str:
+async def _view(call: Call, callback: CallbackParams) -> str:
     """Everything that a person reads before confirming. Raises PERMISSION_DENIED if it is too large."""
     options = ", ".join(show_hidden(option) for option in callback.options) or "confirm, cancel"
     arguments = await full_view(call.arguments)
@@ -247,7 +247,7 @@ async def _view(call: Call, callback: Callback) -> str:
     return f"{callback.message}\n\noptions: {options}\n{call.target.server} {call.target.name} {arguments}"
 
 
-def _form(call: Call, callback: Callback) -> bytes:
+def _form(call: Call, callback: CallbackParams) -> bytes:
     """The callback as an elicitation. The hub says who asks."""
     match callback.type:
         case CallbackType.CONFIRMATION:
@@ -261,7 +261,7 @@ def _form(call: Call, callback: Callback) -> bytes:
     return msgspec.json.encode({"message": message, "requestedSchema": schema})
 
 
-def _elicited(callback: Callback, answer: bytes) -> object:
+def _elicited(callback: CallbackParams, answer: bytes) -> object:
     """The response in an elicitation's answer; None where the person gave none."""
     elicited = msgspec.json.decode(answer, type=_Elicited)
     if elicited.action == "decline" and callback.type is CallbackType.CONFIRMATION:

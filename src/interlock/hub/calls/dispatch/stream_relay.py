@@ -161,7 +161,7 @@ class StreamRelay:
         except (Fault, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
-    def _on_chunk(self, chunk: streaming.Chunk) -> None:
+    def _on_chunk(self, chunk: streaming.StreamChunk) -> None:
         if chunk.index < self._next:
             return  # a repeated chunk, or one out of order
         self._next = chunk.index + 1
@@ -184,7 +184,7 @@ class StreamRelay:
             text = checks.text(text)
         self._send_text(text, done=done)
 
-    def _on_progress(self, report: streaming.Progress) -> None:
+    def _on_progress(self, report: streaming.StreamProgress) -> None:
         exchange, meta = self._call.exchange, self._call.exchange.preview.meta
         if meta is not None and meta.progress_token is not None:
             self._send_progress(meta.progress_token, report.progress, 1.0, report.message)
@@ -263,7 +263,9 @@ class StreamRelay:
             own = None if raw is None else bytes(raw)
         member: bytes | None = own if agreed_on(self._call.exchange.dialect, streaming.EXTENSION) else None
         if self._sent and agreed_on(self._call.exchange.dialect, streaming.EXTENSION):
-            member = _encode(streaming.Streamed(True, self._sent, round((time.monotonic() - self._began) * 1000)))
+            member = _encode(
+                streaming.StreamedResultMeta(True, self._sent, round((time.monotonic() - self._began) * 1000))
+            )
         if type(result) is Read:
             return result.changed({} if member is None else {"_mgp": member}, drop=("_mgp",))
         if member is not None:

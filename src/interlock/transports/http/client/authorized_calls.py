@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.protocols.oauth.challenges import Challenge, read_challenge
+from interlock.protocols.oauth.challenges import BearerChallenge, read_challenge
 from interlock.transports.http.client.heads import Heads
 from interlock.transports.http.client.replies import HttpCall
 from interlock.transports.http.client.reply import Reply
@@ -30,7 +30,7 @@ class UnauthorizedCall(msgspec.Struct, frozen=True):
     """A request that the server refused for lack of a token."""
 
     status: int
-    challenge: Challenge
+    challenge: BearerChallenge
     sent: str
     """The `Authorization` header that it was sent with."""
     again: bool = False
