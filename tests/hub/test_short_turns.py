@@ -45,7 +45,7 @@ from interlock.web.rest import documents as rest_documents
 from interlock.web.rest.documents import ABOUT_THE_HUB, TOOLS_AT_ONCE, Documents
 from interlock.web.rest.exchange import RestExchange
 from interlock.wire.errors import Fault
-from interlock.wire.large import Joined
+from interlock.wire.large import JoinedArray
 from interlock.wire.large_messages import decode_large
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Result
@@ -275,7 +275,7 @@ async def test_an_openapi_document_is_made_a_few_tools_at_a_time_and_each_tool_o
     made, more = Documents(), {"/admin/status": {"get": {}}}
     listed = tools(10 * TOOLS_AT_ONCE + 1)
     async with Turns() as turns:
-        pieces = [piece async for piece in made.openapi(Joined.of(listed), more)]
+        pieces = [piece async for piece in made.openapi(JoinedArray.of(listed), more)]
     assert (len(described), turns.count >= MANY) == (len(listed), True)
     expected = openapi([*map(json.loads, listed)], title="Interlock", version=VERSION, description=ABOUT_THE_HUB)
     expected["paths"] |= more
@@ -284,7 +284,7 @@ async def test_an_openapi_document_is_made_a_few_tools_at_a_time_and_each_tool_o
     described.clear()
     changed = [*tools(1, "Does it otherwise."), *listed[1:]]
     async with Turns() as turns:
-        again = b"".join([piece async for piece in made.openapi(Joined.of(changed), {})])
+        again = b"".join([piece async for piece in made.openapi(JoinedArray.of(changed), {})])
     assert (described, len(json.loads(again)["paths"]), turns.count >= MANY) == (["run_0"], 2 * len(listed) + 1, True)
 
 
@@ -301,7 +301,7 @@ async def test_a_long_list_leaves_in_slices_and_is_the_same_on_every_way(tmp_pat
         rest = RestExchange("tools/list", b"{}", caller)
         hub.hub_app.service.serve(rest)
         joined = await rest.next()
-        assert isinstance(joined, Joined)
+        assert isinstance(joined, JoinedArray)
         assert joined.octets is hub.hub_app.catalog.listing(EVERYTHING, "tool"), "nobody copied the list"
         assert [msgspec.json.decode(item)["name"] for item in joined.items()] == names
         slices = [each async for each in slices_in_turns(b"{", joined.octets)]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.wire.ndjson import LineReader, Oversize
+from interlock.wire.ndjson import LineReader, OversizeLine
 from interlock.wire.sse import KEEP_ALIVE, EventReader, EventTooLarge, SseEvent, encode_event
 
 
@@ -45,7 +45,7 @@ def test_a_line_over_the_limit_is_dropped_and_the_next_one_read(cuts: list[int])
     reader = LineReader(10)
     data = b"short\n" + b"x" * 50 + b"\nnext\n"
     got = [line for piece in pieces(data, cuts) for line in reader.feed(piece)]
-    assert [b"" if isinstance(line, Oversize) else line for line in got] == [b"short", b"", b"next"]
+    assert [b"" if isinstance(line, OversizeLine) else line for line in got] == [b"short", b"", b"next"]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_ends_of_a_line_over_the_limit_tell_its_id(line: bytes, id: int | st
     reader = LineReader(400)
     data = line.replace(b"%b", b"x" * 800) + b"\n"
     (got,) = [line for piece in pieces(data, cuts) for line in reader.feed(piece)]
-    assert isinstance(got, Oversize)
+    assert isinstance(got, OversizeLine)
     assert got.id == id
 
 

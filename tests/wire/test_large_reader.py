@@ -21,9 +21,9 @@ from cases import each_case
 from example_counts import example_count
 from interlock.protocols.mcp.answers import HUB_PREFIX
 from interlock.wire import large, large_places, large_reader
-from interlock.wire.large import NOTED_PREFIX, PIECE_BYTES, Read
+from interlock.wire.large import NOTED_PREFIX, PIECE_BYTES, CheckedJson
 from interlock.wire.large_messages import CALL, decode_large, decode_large_value
-from interlock.wire.large_pieces import NAME, NUMBER, Unreadable
+from interlock.wire.large_pieces import NAME, NUMBER, UnreadableMessage
 from interlock.wire.large_reader import AROUND, MAX_REST, LargeReader
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage, Request, Result
@@ -155,7 +155,7 @@ def taken(data: bytes, size: int, members: int = MEMBERS) -> bool:
     try:
         value, names, count = model(data, members)
     except Refused:
-        with pieces_of(size), pytest.raises(Unreadable) as caught:
+        with pieces_of(size), pytest.raises(UnreadableMessage) as caught:
             reader.read()
         assert caught.value.members.get("id") == (1 if b'"id":1,' in data else None)
         return False
@@ -167,7 +167,7 @@ def taken(data: bytes, size: int, members: int = MEMBERS) -> bool:
     with pieces_of(size):
         # So many members are its own, and not one less.
         LargeReader(data, LIMITS, count - AROUND, CALL).read()
-        with pytest.raises(Unreadable, match="members"):
+        with pytest.raises(UnreadableMessage, match="members"):
             LargeReader(data, LIMITS, count - AROUND - 1, CALL).read()
     assert reader.spans.keys() == value.keys()
     items = {}
@@ -330,7 +330,7 @@ def test_the_arguments_of_a_call_are_put_together_from_all_pieces() -> None:
         with pieces_of(size):
             read = decode_large(json.dumps(message).encode(), Limits(), NEVER)
         assert isinstance(read, Request)
-        assert isinstance(read.params, Read)
+        assert isinstance(read.params, CheckedJson)
         assert read.params.arguments is not None
         assert read.params.arguments.value == arguments
         assert json.loads(read.params.arguments) == arguments
@@ -418,7 +418,7 @@ def test_a_page_of_ten_thousand_tools_is_taken() -> None:
     data = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}, separators=(",", ":")).encode()
     read = decode_large(data, Limits(), Limits().answer_members)
     assert isinstance(read, Result)
-    assert isinstance(read.result, Read)
+    assert isinstance(read.result, CheckedJson)
     assert [json.loads(item) for item in read.result.items("tools") or ()] == tools
     assert json.loads(read.result)["tools"] == tools
 
@@ -460,7 +460,7 @@ def test_a_message_that_is_nested_without_an_end_is_refused_in_a_thread() -> Non
 def test_nothing_follows_a_value_that_is_no_message(behind: bytes) -> None:
     value = b'{"a":"%b"}' % (b"x" * 70_000)
     assert decode_large_value(value, Limits(), NEVER) == value
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableMessage):
         decode_large_value(value + behind, Limits(), NEVER)
 
 
@@ -487,7 +487,7 @@ def test_very_many_names_are_checked_and_not_kept(form: bytes) -> None:
     if form[:1] == b"{":
         assert sum(sizes) > count * 9 // 10, "all but those of the last piece"
         twice = body.replace(b'"name099999"', b'"name000000"')
-        with pytest.raises(Unreadable, match="name000000"):
+        with pytest.raises(UnreadableMessage, match="name000000"):
             LargeReader(twice, LIMITS, 2 * count).read()
 
 

@@ -10,7 +10,7 @@ import msgspec
 from interlock.process.turns import in_turns
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
-from interlock.wire.large import Read, object_of
+from interlock.wire.large import CheckedJson, object_of
 
 ITEMS_AT_ONCE: Final = 1_000
 """Items that are read in one turn."""
@@ -53,8 +53,8 @@ async def read_page(method: str, member: str, result: bytes) -> ListPage:
 
 def _parts(member: str, result: bytes) -> tuple[_PageTail, Iterable[bytes | msgspec.Raw]]:
     """The members of a page beside its items, and the items."""
-    known = result.items(member) if type(result) is Read else None
-    if known is not None and type(result) is Read:
+    known = result.items(member) if type(result) is CheckedJson else None
+    if known is not None and type(result) is CheckedJson:
         beside = {name: value for name in _PageTail.__struct_fields__ if (value := result.member(name)) is not None}
         return _decode_tail(object_of(beside)), known
     tail = _decode_tail(result)

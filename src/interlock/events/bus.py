@@ -13,7 +13,7 @@ from collections import deque
 from time import perf_counter
 from typing import Final
 
-from .ring import Address, Ring, RingReader
+from .ring import Address, EventRing, RingReader
 from .subscription import EventFilter, Subscription
 from .types import Event
 
@@ -33,7 +33,7 @@ class Bus:
     def __init__(self) -> None:
         self.wanted: dict[type[Event], int] = {}
         """The event types that somebody subscribes to, each with the number of its rings."""
-        self._rings: dict[Address, Ring] = {}
+        self._rings: dict[Address, EventRing] = {}
         self._tick = 0
         self._number = 0
         self._to_wake: deque[RingReader] = deque()
@@ -86,15 +86,15 @@ class Bus:
                 if not self.wanted[ring.kind]:
                     del self.wanted[ring.kind]
 
-    def _join(self, address: Address, limit: int) -> Ring:
+    def _join(self, address: Address, limit: int) -> EventRing:
         ring = self._rings.get(address)
         if ring is None:
-            ring = self._rings[address] = Ring(address, limit)
+            ring = self._rings[address] = EventRing(address, limit)
             self.wanted[ring.kind] = self.wanted.get(ring.kind, 0) + 1
         ring.capacity = max(ring.capacity, limit)
         return ring
 
-    def _wake(self, ring: Ring) -> None:
+    def _wake(self, ring: EventRing) -> None:
         self._to_wake.extend(ring.waiting)
         ring.waiting.clear()
         if not self._waking:

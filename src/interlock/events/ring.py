@@ -31,7 +31,7 @@ class RingReader(Protocol):
         """Let the reader continue."""
 
 
-class Lost(msgspec.Struct, gc=False):
+class LostEvents(msgspec.Struct, gc=False):
     """The events of one source that the ring dropped."""
 
     first: int
@@ -40,7 +40,7 @@ class Lost(msgspec.Struct, gc=False):
     """When the last of them was published."""
 
 
-class Ring:
+class EventRing:
     """The newest `capacity` events of an address, by tick: the number of their publication on this bus."""
 
     __slots__ = ("_forget_at", "address", "capacity", "dropped", "events", "kind", "lost", "readers", "tick", "waiting")
@@ -51,7 +51,7 @@ class Ring:
         """The type of its events."""
         self.capacity = capacity
         self.events: deque[tuple[int, Event]] = deque()
-        self.lost: dict[str, Lost] = {}
+        self.lost: dict[str, LostEvents] = {}
         """By source."""
         self._forget_at = FORGET_AT
         self.tick = 0
@@ -106,7 +106,7 @@ class Ring:
         if lost is None:
             if len(self.lost) >= self._forget_at:
                 self._forget()
-            self.lost[event.source] = Lost(event.sequence, event.sequence, tick)
+            self.lost[event.source] = LostEvents(event.sequence, event.sequence, tick)
         else:
             lost.last, lost.tick = max(lost.last, event.sequence), tick
 

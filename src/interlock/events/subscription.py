@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from .ring import Ring
+from .ring import EventRing
 from .types import Delivery, Event, Gap
 
 BATCH_EVENTS: Final = 256
@@ -44,7 +44,7 @@ class Unsubscribes(Protocol):
 class Subscription:
     """Made by `Bus.subscribe`. Iterate over it, or `take` what is there; `close` it in the end."""
 
-    def __init__(self, bus: Unsubscribes, rings: list[Ring], tick: int) -> None:
+    def __init__(self, bus: Unsubscribes, rings: list[EventRing], tick: int) -> None:
         self._bus = bus
         self._rings = rings
         self._tick = tick
@@ -123,7 +123,7 @@ class Subscription:
             self.wake()
 
     @property
-    def rings(self) -> list[Ring]:
+    def rings(self) -> list[EventRing]:
         """The rings that it reads."""
         return self._rings
 

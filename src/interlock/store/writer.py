@@ -25,7 +25,7 @@ Work = Callable[[Database], object]
 Done = Callable[[object, StoreError | None], None]
 
 
-class Unit:
+class WriteUnit:
     """One unit of work. `work` may run again after a failure; `done` is called once."""
 
     __slots__ = ("done", "error", "result", "work")
@@ -44,7 +44,7 @@ class Writer:
         self._connect = connect
         self._database: Database | None = None
         self._loop = asyncio.get_running_loop()
-        self._units: queue.SimpleQueue[Unit | None] = queue.SimpleQueue()
+        self._units: queue.SimpleQueue[WriteUnit | None] = queue.SimpleQueue()
         self._waiting = 0
         self._busy_since: float | None = None
         self._closed = False
@@ -59,7 +59,7 @@ class Writer:
         if self._waiting >= MAX_WAITING:
             raise StoreBusy(f"{MAX_WAITING} changes are waiting to be written")
         self._waiting += 1
-        self._units.put(Unit(work, done))
+        self._units.put(WriteUnit(work, done))
 
     async def close(self) -> None:
         """Write the queued work, then stop."""
@@ -78,7 +78,7 @@ class Writer:
     def _run(self) -> None:
         closing = False
         while not closing:
-            group: list[Unit] = []
+            group: list[WriteUnit] = []
             unit = self._units.get()
             while unit is not None:
                 group.append(unit)
@@ -98,7 +98,7 @@ class Writer:
         if self._database is not None:
             self._database.close()
 
-    def _write(self, group: Sequence[Unit]) -> None:
+    def _write(self, group: Sequence[WriteUnit]) -> None:
         try:
             database = self._begin()
             for unit in group:
@@ -140,7 +140,7 @@ class Writer:
             self._database.close()
             self._database = None
 
-    def _finish(self, group: list[Unit]) -> None:
+    def _finish(self, group: list[WriteUnit]) -> None:
         self._waiting -= len(group)
         for unit in group:
             unit.done(unit.result, unit.error)
@@ -154,6 +154,6 @@ class Unchanged(Exception):
         self.error = error
 
 
-def _fail(group: Sequence[Unit], error: StoreError) -> None:
+def _fail(group: Sequence[WriteUnit], error: StoreError) -> None:
     for unit in group:
         unit.result, unit.error = None, error

@@ -22,7 +22,7 @@ from interlock.transports.sessions.session import TransportSession as TransportS
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.ids import Worker
-from interlock.wire.large import Joined
+from interlock.wire.large import JoinedArray
 from interlock.wire.messages import EMPTY_OBJECT, Id, Notification, Request
 
 GONE: Final = "the client closed the connection"
@@ -114,7 +114,7 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
     def result(self, result: bytes) -> None:
         """The good answer: the result object as JSON."""
 
-    def result_list(self, head: bytes, listed: Joined) -> None:
+    def result_list(self, head: bytes, listed: JoinedArray) -> None:
         """The good answer whose last member is a list of possibly megabytes: `head` is the part before the list.
 
         A transport that can write both parts one after the other copies neither.

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from interlock.process.threads import WorkerThreads
 from interlock.wire.errors import INTERNAL_ERROR, Fault, internal_error
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 from interlock.wire.large_messages import Outcome, decode_large, decode_large_value
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage
@@ -61,7 +61,7 @@ class LargeReading:
         self.buffered_bytes += size
         self._submit(size, decode_large, data, limits, members).add_done_callback(done)
 
-    async def value(self, data: bytes, limits: Limits) -> Read:
+    async def value(self, data: bytes, limits: Limits) -> CheckedJson:
         """Read a JSON value that is no message. Raises a `Fault`."""
         if self.buffered_bytes + len(data) > MAX_BUFFERED_BYTES:
             raise Fault("RESOURCE_EXHAUSTED", "too many large messages wait to be read", retry_after_ms=1000)

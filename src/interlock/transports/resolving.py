@@ -101,7 +101,7 @@ class Resolver:
             self._cache.popitem(last=False)
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckedUrl(msgspec.Struct, frozen=True):
     """A URL that may be opened, and the addresses that it may be opened at. No other may be connected to."""
 
     url: str
@@ -110,7 +110,7 @@ class Checked(msgspec.Struct, frozen=True):
     addresses: tuple[str, ...]
 
 
-async def checked(url: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Checked:
+async def checked(url: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> CheckedUrl:
     """A URL that did not come from the operator, judged with every address its name has. Raises VALIDATION_BLOCKED."""
     found = judge_url(url, rules)
     addresses: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ async def checked(url: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES)
         data = {"findings": [{"rule": each.rule, "message": each.message} for each in found[:8]]}
         raise Fault("VALIDATION_BLOCKED", f"{finding.message} ({finding.rule})", hint=finding.hint, data=data)
     origin, _ = split_url(url)
-    return Checked(url, origin.host, origin.port, addresses or (origin.host,))
+    return CheckedUrl(url, origin.host, origin.port, addresses or (origin.host,))
 
 
 def guarded(resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Callable[[Origin], Awaitable[str]]:

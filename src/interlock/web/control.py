@@ -44,7 +44,7 @@ from interlock.wire.messages import (
     encode_id,
     encode_result,
 )
-from interlock.wire.ndjson import LineReader, Oversize
+from interlock.wire.ndjson import LineReader, OversizeLine
 
 log = logging.getLogger("interlock.control")
 
@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
             self._stdio.close()
         self._transport.close()
 
-    def _hello(self, line: bytes | Oversize, rest: bytes) -> None:
+    def _hello(self, line: bytes | OversizeLine, rest: bytes) -> None:
         self._greeted = True
         if self._hello_timer is not None:
             self._hello_timer.cancel()
@@ -287,8 +287,8 @@ class _Connection(asyncio.Protocol):
         }
         self._write(encode_result(id, msgspec.json.encode(hello)))
 
-    def _received(self, line: bytes | Oversize) -> None:
-        if isinstance(line, Oversize):
+    def _received(self, line: bytes | OversizeLine) -> None:
+        if isinstance(line, OversizeLine):
             self._write_fault(None, Fault("TOO_LARGE", "the line is too long"))
             return
         if len(line) > LARGE:

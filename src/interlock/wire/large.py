@@ -21,7 +21,7 @@ NOTED_PREFIX: Final = b'"dev.interlock/'
 """Stands for all names with this prefix."""
 
 
-class Read(bytes):
+class CheckedJson(bytes):
     """JSON from a large message: well formed, in UTF-8, on one line, within the limits, no name twice in one object."""
 
     spans: dict[str, tuple[int, int]]
@@ -32,7 +32,7 @@ class Read(bytes):
     """Where the items of arrays among an object's members begin and end, one after the other."""
     value: object
     """The decoded value, if it is a call's arguments; else `UNSET`."""
-    arguments: Read | None = None
+    arguments: CheckedJson | None = None
     """The arguments among a call's params."""
     counted: int = 0
     """Members and items of the message it came in, at any depth; 0 if it was made here."""
@@ -46,9 +46,9 @@ class Read(bytes):
         spans: dict[str, tuple[int, int]] | None = None,
         names: frozenset[bytes] = frozenset(),
         value: object = msgspec.UNSET,
-        arguments: Read | None = None,
+        arguments: CheckedJson | None = None,
         digest: str = "",
-    ) -> Read:
+    ) -> CheckedJson:
         """Mark a payload as read."""
         made = cls(payload)
         made.spans = spans or {}
@@ -59,7 +59,7 @@ class Read(bytes):
         made.digest = digest
         return made
 
-    def with_count(self, members: int) -> Read:
+    def with_count(self, members: int) -> CheckedJson:
         """The same, with the number of members that the whole message has."""
         self.counted = members
         return self
@@ -81,7 +81,7 @@ class Read(bytes):
         """All members of an object, each still JSON."""
         return {name: self[start:stop] for name, (start, stop) in self.spans.items()}
 
-    def changed(self, front: Mapping[str, bytes], drop: Container[str] = ()) -> Read:
+    def changed(self, front: Mapping[str, bytes], drop: Container[str] = ()) -> CheckedJson:
         """The same object with other members: some set, at its front, and some dropped."""
         whole = memoryview(self)
         kept = {
@@ -90,10 +90,10 @@ class Read(bytes):
             if name not in front and name not in drop
         }
         payload, spans = _joined({**front, **kept})
-        return Read.of(payload, spans, self.names | noted([_encode(name) for name in front]))
+        return CheckedJson.of(payload, spans, self.names | noted([_encode(name) for name in front]))
 
 
-class Joined(msgspec.Struct, frozen=True, eq=False):
+class JoinedArray(msgspec.Struct, frozen=True, eq=False):
     """A JSON array that the hub joined from many items. It knows the size of each, so the items need no parsing."""
 
     octets: bytes
@@ -101,12 +101,12 @@ class Joined(msgspec.Struct, frozen=True, eq=False):
     """The bytes of each item, in groups."""
 
     @classmethod
-    def of(cls, items: Sequence[bytes]) -> Joined:
+    def of(cls, items: Sequence[bytes]) -> JoinedArray:
         """An array of these items."""
         return cls(b"[%b]" % b",".join(items), ([*map(len, items)],))
 
     @classmethod
-    def read(cls, octets: bytes) -> Joined:
+    def read(cls, octets: bytes) -> JoinedArray:
         """An array that another part joined."""
         return cls.of([*map(bytes, msgspec.json.decode(octets, type=list[msgspec.Raw]))])
 
@@ -117,20 +117,20 @@ class Joined(msgspec.Struct, frozen=True, eq=False):
             yield self.octets[at : at + size]
             at += size + 1
 
-    def extended(self, items: Sequence[bytes]) -> Joined:
+    def extended(self, items: Sequence[bytes]) -> JoinedArray:
         """The array with further items at its end."""
         comma = b"," if any(self.sizes) and items else b""
         pieces = (memoryview(self.octets)[:-1], comma, b",".join(items), b"]")
-        return Joined(b"".join(pieces), (*self.sizes, [*map(len, items)]))
+        return JoinedArray(b"".join(pieces), (*self.sizes, [*map(len, items)]))
 
 
 def object_of(members: Mapping[str, bytes]) -> bytes:
     """An object of these members. It is known to be read where a large one of them is."""
     made, spans = _joined(members)
-    if len(made) <= LARGE or not any(type(value) is Read for value in members.values()):
+    if len(made) <= LARGE or not any(type(value) is CheckedJson for value in members.values()):
         return made
     given = members.get("arguments")
-    return Read.of(made, spans, arguments=given if type(given) is Read else None)
+    return CheckedJson.of(made, spans, arguments=given if type(given) is CheckedJson else None)
 
 
 def encode_large(value: object) -> bytes:
@@ -171,7 +171,7 @@ def noted(names: Collection[bytes]) -> frozenset[bytes]:
 def mentions(payload: bytes, name: bytes) -> bool:
     """Whether a payload may have a member of this name, one of the noted ones in quotes, at any depth."""
     assert name in NOTED
-    return name in payload.names if type(payload) is Read else payload.find(name) >= 0
+    return name in payload.names if type(payload) is CheckedJson else payload.find(name) >= 0
 
 
 def _joined(members: Mapping[str, bytes | memoryview]) -> tuple[bytes, dict[str, tuple[int, int]]]:

@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 
 from interlock.wire.errors import ErrorObject
-from interlock.wire.large import LARGE, Read
-from interlock.wire.large_pieces import Unreadable, no_json
-from interlock.wire.large_places import Span
-from interlock.wire.large_reader import AROUND, Cut, LargeReader
+from interlock.wire.large import LARGE, CheckedJson
+from interlock.wire.large_pieces import UnreadableMessage, no_json
+from interlock.wire.large_places import MemberSpan
+from interlock.wire.large_reader import AROUND, CutString, LargeReader
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
     ENVELOPE,
@@ -47,8 +47,8 @@ def decode_large(data: bytes, limits: Limits, members: int) -> Outcome:
         return bad
 
 
-def decode_large_value(data: bytes, limits: Limits, members: int) -> Read:
-    """Read a large JSON value that is not a message, and decode it. Raises `Unreadable`."""
+def decode_large_value(data: bytes, limits: Limits, members: int) -> CheckedJson:
+    """Read a large JSON value that is not a message, and decode it. Raises `UnreadableMessage`."""
     reader = LargeReader(b'{"params":{"arguments":%b}}' % data, limits, members, CALL)
     payload = reader.read()
     params = reader.spans["params"]
@@ -64,7 +64,7 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
     reader = LargeReader(data, limits, members, CALL)
     try:
         payload = reader.read()
-    except Unreadable as bad:
+    except UnreadableMessage as bad:
         refused = BadMessage(bad.name, bad.message)
         raise refused.naming(_id(bad.members.get("id"), limits), asks="method" in bad.members) from None
     if payload[:1] != b"{":
@@ -84,7 +84,7 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
     if isinstance(message, Failure):
         return message
     body = message.result if isinstance(message, Result) else message.params
-    if isinstance(body, Read):
+    if isinstance(body, CheckedJson):
         body.with_count(reader.members)
         for (member, name), places in reader.places.items():
             if member == "result":
@@ -98,7 +98,7 @@ def _batch(data: bytes, limits: Limits, members: int) -> list[Message | BadMessa
     reader = LargeReader(data, limits, members)
     try:
         payload = reader.read()
-    except Unreadable as bad:
+    except UnreadableMessage as bad:
         raise BadMessage(bad.name, bad.message) from None
     if len(reader.spans) > limits.batch:
         raise BadMessage("TOO_LARGE", f"batch of {len(reader.spans)} messages is over the limit of {limits.batch}")
@@ -114,7 +114,7 @@ def _batch(data: bytes, limits: Limits, members: int) -> list[Message | BadMessa
     return messages
 
 
-def _classified(payload: bytes, spans: dict[str, Span], names: frozenset[bytes], limits: Limits) -> Message:
+def _classified(payload: bytes, spans: dict[str, MemberSpan], names: frozenset[bytes], limits: Limits) -> Message:
     id_ = _value(spans, "id")
     if _value(spans, "jsonrpc") != "2.0":
         raise BadMessage("INVALID_REQUEST", 'jsonrpc must be "2.0"')
@@ -134,7 +134,7 @@ def _classified(payload: bytes, spans: dict[str, Span], names: frozenset[bytes],
     raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error")
 
 
-def _request(payload: bytes, spans: dict[str, Span], names: frozenset[bytes], limits: Limits) -> Message:
+def _request(payload: bytes, spans: dict[str, MemberSpan], names: frozenset[bytes], limits: Limits) -> Message:
     method = spans["method"].value
     if "result" in spans or "error" in spans:
         raise BadMessage("INVALID_REQUEST", "a message is a request or a response, not both")
@@ -155,13 +155,13 @@ def _request(payload: bytes, spans: dict[str, Span], names: frozenset[bytes], li
     if auth is not None and auth.stop - auth.start > AUTH_BYTES:
         raise BadMessage("INVALID_REQUEST", f"auth is over the limit of {AUTH_BYTES} bytes")
     trace = _value(spans, "trace_id")
-    traced = isinstance(trace, str) and type(trace) is not Cut and len(trace) <= TRACE_CHARS
+    traced = isinstance(trace, str) and type(trace) is not CutString and len(trace) <= TRACE_CHARS
     return Request(
         id_, method, params, str(trace) if traced else "", b"" if auth is None else payload[auth.start : auth.stop]
     )
 
 
-def _read(payload: bytes, span: Span, names: frozenset[bytes]) -> Read:
+def _read(payload: bytes, span: MemberSpan, names: frozenset[bytes]) -> CheckedJson:
     """A member of the envelope, with its own members, and the arguments where it has some."""
     base = span.start
     inner = {name: (each.start - base, each.stop - base) for name, each in span.inner.items()}
@@ -169,28 +169,28 @@ def _read(payload: bytes, span: Span, names: frozenset[bytes]) -> Read:
     known = given is not None and given.value is not msgspec.UNSET
     arguments = _arguments(payload, given, names) if given is not None and known else None
     spans = inner if payload[base : base + 1] == b"{" else {}
-    return Read.of(payload[base : span.stop], spans, names, arguments=arguments)
+    return CheckedJson.of(payload[base : span.stop], spans, names, arguments=arguments)
 
 
-def _arguments(payload: bytes, span: Span, names: frozenset[bytes]) -> Read:
+def _arguments(payload: bytes, span: MemberSpan, names: frozenset[bytes]) -> CheckedJson:
     raw = payload[span.start : span.stop]
-    return Read.of(raw, names=names, value=span.value, digest=hashlib.sha256(raw).hexdigest())
+    return CheckedJson.of(raw, names=names, value=span.value, digest=hashlib.sha256(raw).hexdigest())
 
 
-def _error(payload: bytes, span: Span) -> ErrorObject:
+def _error(payload: bytes, span: MemberSpan) -> ErrorObject:
     """A server's error, with its message cut to `ERROR_CHARS`."""
     code, message, data = (span.inner.get(name) for name in ("code", "message", "data"))
     if code is None or message is None or type(code.value) is not int or not isinstance(message.value, str):
         raise BadMessage("INVALID_REQUEST", "error is not an error object")
     text = str(message.value)
-    cut = type(message.value) is Cut or len(text) > ERROR_CHARS
+    cut = type(message.value) is CutString or len(text) > ERROR_CHARS
     text = f"{text[:ERROR_CHARS]} [cut]" if cut else text
     if data is None or data.stop - data.start > LARGE:
         return ErrorObject(code.value, text)
     return ErrorObject(code.value, text, msgspec.Raw(payload[data.start : data.stop]))
 
 
-def _value(spans: dict[str, Span], name: str) -> object:
+def _value(spans: dict[str, MemberSpan], name: str) -> object:
     span = spans.get(name)
     return None if span is None else span.value
 

@@ -20,7 +20,7 @@ NAME: Final = 1_024
 """Upper bound for the bytes of a member name, with its quotes."""
 
 
-class Unreadable(Fault):
+class UnreadableMessage(Fault):
     """A large message is invalid. `members` are the members of its envelope that were read before the error."""
 
     def __init__(self, name: str, message: str) -> None:
@@ -44,7 +44,7 @@ class MessagePiece(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, parts: list[bytes]) -> MessagePiece:
-        """The piece that was split at its quotes. Raises `Unreadable`."""
+        """The piece that was split at its quotes. Raises `UnreadableMessage`."""
         outside, texts = b'"'.join(parts[::2]), parts[1::2]
         skeleton = outside.translate(None, _BLANK)
         if len(skeleton) < len(outside) and _TWO_SCALARS.search(outside):
@@ -52,11 +52,11 @@ class MessagePiece(msgspec.Struct, frozen=True):
         if (found := skeleton.translate(_SCALARS).find(_LONG_SCALAR)) >= 0:
             if skeleton[found] not in _NUMBER_BEGINS:
                 raise no_json("a value is none of JSON")
-            raise Unreadable("INVALID_REQUEST", f"a number is longer than {NUMBER} characters")
+            raise UnreadableMessage("INVALID_REQUEST", f"a number is longer than {NUMBER} characters")
         is_name = skeleton.translate(_IS_NAME, _NO_NAMES).replace(b"\0\1", b"\1")
         names = set(compress(texts, is_name))
         if names and max(map(len, names)) > NAME - 2:
-            raise Unreadable("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes")
+            raise UnreadableMessage("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes")
         joined = _BETWEEN.join(texts)
         if b"\\" in joined or b"\0" in joined:
             texts = _plain(joined)
@@ -79,7 +79,7 @@ class MessagePiece(msgspec.Struct, frozen=True):
 
 
 def split(text: bytes) -> list[bytes]:
-    """The parts between the quotes, masked: every second one is a text. Raises `Unreadable`."""
+    """The parts between the quotes, masked: every second one is a text. Raises `UnreadableMessage`."""
     if b"\0" in text:
         raise no_json("a control character")
     return mask(text).split(b'"')
@@ -109,12 +109,12 @@ def without_blanks(parts: list[bytes]) -> bytes:
     return unmask(b'"'.join(parts))
 
 
-def no_json(why: str) -> Unreadable:
+def no_json(why: str) -> UnreadableMessage:
     """The refusal of bytes that are not JSON."""
-    return Unreadable("PARSE_ERROR", f"not JSON: {why}")
+    return UnreadableMessage("PARSE_ERROR", f"not JSON: {why}")
 
 
-def refusal(cause: Exception) -> Unreadable:
+def refusal(cause: Exception) -> UnreadableMessage:
     """The refusal for an error of the decoder, which counts bytes from the beginning of a piece."""
     return no_json(_COUNTED.sub("", str(cause)))
 

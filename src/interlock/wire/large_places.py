@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.wire.large_pieces import Unreadable
+from interlock.wire.large_pieces import UnreadableMessage
 
 PLACES_DEPTH: Final = 2
 """Items are noted for arrays at this depth: members of the envelope's members."""
@@ -21,13 +21,13 @@ MAX_NAMES_TOGETHER: Final = 16_384
 """Upper bound for the names in one set, before those of the next piece are added."""
 
 
-class Span(msgspec.Struct):
+class MemberSpan(msgspec.Struct):
     """A member of the envelope: its place, its value if that is short, and the places of its own members."""
 
     start: int
     stop: int
     value: object
-    inner: dict[str, Span]
+    inner: dict[str, MemberSpan]
 
 
 class Names:
@@ -77,7 +77,7 @@ class OpenContainer:
         self.base = 0
         """Where the member of the envelope around it begins."""
         self.items = 0
-        self.inner: dict[str, Span] = {}
+        self.inner: dict[str, MemberSpan] = {}
         self.places = array("q")
 
     def read_key(self, key: str) -> None:
@@ -91,7 +91,7 @@ class MessagePlaces:
     def __init__(self, keep: tuple[str, str] | None) -> None:
         """`keep` names the value to decode: a member of the envelope, and a member of that."""
         self._keep = keep
-        self.spans: dict[str, Span] = {}
+        self.spans: dict[str, MemberSpan] = {}
         self.items: dict[tuple[str, str], array[int]] = {}
         """Where the items of an array begin and end, from the beginning of the envelope's member around it."""
         self.is_full = False
@@ -101,11 +101,11 @@ class MessagePlaces:
         """Note a text that was read by itself."""
         opened = stack[-1]
         if len(stack) <= PLACES_DEPTH:
-            self._store(opened, len(stack) - 1, opened.key, Span(begun, stop, value, {}))
+            self._store(opened, len(stack) - 1, opened.key, MemberSpan(begun, stop, value, {}))
         elif len(stack) == PLACES_DEPTH + 1 and not opened.is_object:
             opened.places.extend((begun - opened.base, stop - opened.base))
 
-    def note(self, ends: Ends, opened: OpenContainer, level: int, written: bytes, at: int, node: Any) -> None:
+    def note(self, ends: OpenEnds, opened: OpenContainer, level: int, written: bytes, at: int, node: Any) -> None:
         """Note the values that a piece adds to an array or object, which is written there, and to those in it."""
         if level == PLACES_DEPTH:
             if not opened.is_object:
@@ -133,26 +133,28 @@ class MessagePlaces:
             if number == last:
                 continue
             if inner is None:
-                span = Span(begun, stop, child, {})
+                span = MemberSpan(begun, stop, child, {})
             else:
                 value = msgspec.UNSET if inner.value is None or level == 0 else inner.value
-                span = Span(inner.begun, stop, value, inner.inner)
+                span = MemberSpan(inner.begun, stop, value, inner.inner)
                 if level == 1 and inner.places:
                     self.items[opened.name, name if opened.is_object else str(opened.items)] = inner.places
             self._store(opened, level, name, span)
 
-    def _store(self, opened: OpenContainer, level: int, name: str, span: Span) -> None:
+    def _store(self, opened: OpenContainer, level: int, name: str, span: MemberSpan) -> None:
         if not opened.is_object:
             name = str(opened.items)
             opened.items += 1
         spans = opened.inner if level else self.spans
         if len(spans) >= MAX_SPANS:
             self.is_full = True
-            raise Unreadable("INVALID_REQUEST", f"more than {MAX_SPANS} members in the envelope or a member of it")
+            raise UnreadableMessage(
+                "INVALID_REQUEST", f"more than {MAX_SPANS} members in the envelope or a member of it"
+            )
         spans[name] = span
 
 
-class Ends(msgspec.Struct, frozen=True):
+class OpenEnds(msgspec.Struct, frozen=True):
     """The arrays and objects that are open at the two ends of a piece."""
 
     before: list[OpenContainer]
@@ -183,7 +185,7 @@ def _children(written: bytes, at: int) -> Iterator[tuple[str, int, int]]:
             at += len(value) + 1
 
 
-def _note_items(ends: Ends, opened: OpenContainer, written: bytes, at: int) -> None:
+def _note_items(ends: OpenEnds, opened: OpenContainer, written: bytes, at: int) -> None:
     """Note the places of an array's items."""
     sizes = [*map(len, _decode_items(written))]
     starts = [*accumulate(map((1).__add__, sizes), initial=at + 1 - opened.base)]

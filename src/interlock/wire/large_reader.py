@@ -19,7 +19,7 @@ from interlock.wire.large import PIECE_BYTES, noted
 from interlock.wire.large_pieces import (
     NAME,
     MessagePiece,
-    Unreadable,
+    UnreadableMessage,
     last_comma,
     mask,
     no_json,
@@ -28,7 +28,7 @@ from interlock.wire.large_pieces import (
     unmask,
     without_blanks,
 )
-from interlock.wire.large_places import PLACES_DEPTH, Ends, MessagePlaces, OpenContainer
+from interlock.wire.large_places import PLACES_DEPTH, MessagePlaces, OpenContainer, OpenEnds
 from interlock.wire.limits import Limits
 
 AROUND: Final = 16
@@ -43,7 +43,7 @@ SMALLEST: Final = 4
 """After an error, pieces are halved down to this size to find the members before it."""
 
 
-class Cut(str):
+class CutString(str):
     """The beginning of a string that was too long to keep."""
 
 
@@ -79,10 +79,10 @@ class LargeReader:
         """Where the items of an array begin and end in the envelope's member around it, by the names of both."""
 
     def read(self) -> bytes:
-        """The whole message, compact. Raises `Unreadable`."""
+        """The whole message, compact. Raises `UnreadableMessage`."""
         try:
             self._read_pieces()
-        except Unreadable as bad:
+        except UnreadableMessage as bad:
             bad.after({name: span.value for name, span in self.spans.items()})
             raise
         return b"".join(self._out)
@@ -92,7 +92,7 @@ class LargeReader:
         while self._pos < len(self._data) or not self._begun:
             try:
                 self._step(size)
-            except Unreadable:
+            except UnreadableMessage:
                 if size <= max(SMALLEST, len(self._rest) // 4) or self._in_text or self._places.is_full:
                     raise
                 size //= 2  # the members before the error tell whom to answer
@@ -133,11 +133,13 @@ class LargeReader:
         piece = MessagePiece.of(parts)
         members = self.members + piece.members
         if members > self._max_members:
-            raise Unreadable("INVALID_REQUEST", f"more than {self._reported_max} members")
+            raise UnreadableMessage("INVALID_REQUEST", f"more than {self._reported_max} members")
         kinds, lowest = self._nesting(piece.brackets)
         if text_follows:
             if kinds.endswith(b"{") and not piece.skeleton.endswith(b":"):
-                raise Unreadable("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes, or has no end")
+                raise UnreadableMessage(
+                    "INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes, or has no end"
+                )
         elif piece.skeleton.endswith((b"[", b"{")):
             raise no_json("a value is missing")
         heads = [opened.head for opened in self._stack]
@@ -153,7 +155,7 @@ class LargeReader:
             opened = (self._stack or behind or [OpenContainer(isinstance(tree, dict), "")])[level]
             at = self._at - len(around) + start
             node = nodes[level] if nodes else tree
-            ends = Ends(self._stack, behind, text_follows)
+            ends = OpenEnds(self._stack, behind, text_follows)
             self._places.note(ends, opened, level, whole[start : len(whole) - level], at, node)
         _keep_values(self._stack, nodes)
         for closed in self._stack[lowest:]:
@@ -178,7 +180,7 @@ class LargeReader:
         if deepest + 2 * passes > self._max_depth:
             kinds, lowest, deepest = _walk(before, brackets)
         if deepest > self._max_depth:
-            raise Unreadable("INVALID_REQUEST", f"nested deeper than {self._max_depth - 2} levels")
+            raise UnreadableMessage("INVALID_REQUEST", f"nested deeper than {self._max_depth - 2} levels")
         return kinds, lowest
 
     def _continued(self, tree: Any) -> list[Any]:
@@ -250,7 +252,7 @@ class LargeReader:
             if ends:
                 break
             if not keep:
-                parts = [Cut(parts[0][:NAME])]
+                parts = [CutString(parts[0][:NAME])]
         self._put(b'"')
         self._pos = pos + 1
         return parts[0] if len(parts) == 1 else "".join(parts)
@@ -277,7 +279,7 @@ def _walk(before: bytes, brackets: bytes) -> tuple[bytes, int, int]:
 
 
 def _tree(whole: bytes) -> Any:
-    """The value of a piece, with the arrays and objects around it. Raises `Unreadable` for duplicate names."""
+    """The value of a piece, with the arrays and objects around it. Raises `UnreadableMessage` for duplicate names."""
     try:
         tree = _decode(whole)
     except (msgspec.DecodeError, ValueError) as cause:
@@ -296,8 +298,8 @@ def _refuse_twice(pairs: list[tuple[str, object]]) -> None:
         seen.add(name)
 
 
-def _twice(name: str) -> Unreadable:
-    return Unreadable("INVALID_REQUEST", f"duplicate member {name[:100]!r}")
+def _twice(name: str) -> UnreadableMessage:
+    return UnreadableMessage("INVALID_REQUEST", f"duplicate member {name[:100]!r}")
 
 
 def _keep_values(stack: list[OpenContainer], nodes: list[Any]) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.wire.error_objects import decode_error, encode_error
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.large import LARGE, Read
+from interlock.wire.large import LARGE, CheckedJson
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED, TwiceNamed, names_of
 from interlock.wire.nesting import has_more_members, nested_deeper
@@ -154,7 +154,7 @@ class BadMessage(Fault):
 def encode_request(id: Id, method: str, params: bytes) -> bytes:
     """A request's bytes, without a newline."""
     id_ = b"%d" % id if type(id) is int else _quote(id)
-    if type(params) is Read:
+    if type(params) is CheckedJson:
         # A format grows step by step, and copies what it has each time.
         return b"".join((b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":' % (id_, _quote(method)), params, b"}"))
     return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (id_, _quote(method), params)
@@ -197,7 +197,7 @@ def encode_id(id: Id) -> bytes:
 
 def one_line(payload: bytes) -> bytes:
     """The payload without line breaks, as NDJSON and SSE need it. Raises `UnicodeDecodeError` for what is not UTF-8."""
-    if type(payload) is Read:
+    if type(payload) is CheckedJson:
         return payload
     if not payload.isascii():
         payload.decode()
@@ -208,7 +208,7 @@ def one_line(payload: bytes) -> bytes:
 
 def check_shape(payload: bytes, limits: Limits) -> None:
     """Refuse a payload that is nested too deeply or has too many members. A small one passes at once."""
-    if type(payload) is Read:
+    if type(payload) is CheckedJson:
         return
     # First, since it is cheaper.
     if has_more_members(payload, limits.members):

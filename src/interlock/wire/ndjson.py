@@ -14,7 +14,7 @@ SLICE: Final = 4 * 1024
 """How many bytes are split into lines at a time: lines of one byte must not take long either."""
 
 
-class Oversize(msgspec.Struct, frozen=True):
+class OversizeLine(msgspec.Struct, frozen=True):
     """Takes the place of a line that was too long. The reader continues after it."""
 
     head: bytes = b""
@@ -55,14 +55,14 @@ class LineReader:
         """Whether a line that is too long has not ended yet."""
         self._head = self._last = b""
 
-    def feed(self, data: bytes) -> list[bytes | Oversize]:
+    def feed(self, data: bytes) -> list[bytes | OversizeLine]:
         """The lines that these bytes complete, in order."""
         if (blank := _BLANK.search(data)) is not None:
             short = data[: blank.start()] + _BLANK.sub(b"\n", data[blank.start() :])
             self.blank_bytes += len(data) - len(short)
             data = short
         *ended, rest = data.split(b"\n")
-        lines: list[bytes | Oversize] = []
+        lines: list[bytes | OversizeLine] = []
         for piece in ended:
             whole = not (self.buffered_bytes or self.skipping or len(piece) > self._limit)
             line = piece.strip() if whole else self._end_line(piece)
@@ -72,19 +72,19 @@ class LineReader:
             self._hold(rest)
         return lines
 
-    def slices(self, data: bytes) -> Iterator[bytes | Oversize]:
+    def slices(self, data: bytes) -> Iterator[bytes | OversizeLine]:
         """The same as `feed`, in slices: the caller may stop between two lines. An empty line only ends a slice."""
         for at in range(0, len(data), SLICE):
             yield from self.feed(data[at : at + SLICE])
             yield b""
 
-    def _end_line(self, piece: bytes) -> bytes | Oversize:
+    def _end_line(self, piece: bytes) -> bytes | OversizeLine:
         """A line that began in earlier bytes, or is too long."""
-        line: bytes | Oversize
+        line: bytes | OversizeLine
         if self.skipping or self.buffered_bytes + len(piece) > self._limit:
             if not self.skipping:
                 self._skip(piece)
-            line = Oversize(self._head, (self._last + piece[-SEEN:])[-SEEN:])
+            line = OversizeLine(self._head, (self._last + piece[-SEEN:])[-SEEN:])
         else:
             line = b"".join((*self._tail, piece)).strip()
         self._tail.clear()

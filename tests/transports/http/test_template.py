@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cases import each_case
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.server.http_request import RequestHead
-from interlock.transports.http.server.template import Template
+from interlock.transports.http.server.template import HeadTemplate
 
 HOST = "127.0.0.1:7420"
 
@@ -45,8 +45,8 @@ def parsed(data: bytes) -> RequestHead:
     return RequestHead(reader.parser.get_method(), "/mcp", reader.headers, keep_alive=True, chunked=True, length=length)
 
 
-def template(data: bytes) -> Template:
-    found = Template.of(data, parsed(data))
+def template(data: bytes) -> HeadTemplate:
+    found = HeadTemplate.of(data, parsed(data))
     assert found is not None
     return found
 
@@ -142,9 +142,9 @@ def test_anything_else_is_left_to_the_parser(old: bytes, new: bytes) -> None:
     ],
 )
 def test_odd_heads_make_no_template(data: bytes) -> None:
-    assert Template.of(data, parsed(data)) is None
+    assert HeadTemplate.of(data, parsed(data)) is None
 
 
 @given(st.integers(0, FIRST.index(b"\r\n\r\n") + 3))
 def test_half_a_head_makes_no_template(cut: int) -> None:
-    assert Template.of(FIRST[:cut], parsed(FIRST)) is None
+    assert HeadTemplate.of(FIRST[:cut], parsed(FIRST)) is None

@@ -15,7 +15,7 @@ from web_peer import LinkPeer, RecordingListener
 from cases import each_case
 from interlock.protocols.mcp.revisions import R2026_07_28
 from interlock.transports.http.client.channel import PIECE_BYTES
-from interlock.transports.http.client.heads import Heads, line
+from interlock.transports.http.client.heads import HeadWriter, line
 from interlock.transports.http.client.link import HttpLink
 from interlock.transports.http.client.origin import Origin, split_url
 from interlock.transports.http.client.response_headers import keep_alive_seconds
@@ -339,7 +339,7 @@ async def test_nothing_is_left_behind(at) -> None:
 )
 def test_a_header_that_could_change_the_request_is_refused_at_the_start(name: str, value: str) -> None:
     with pytest.raises(Fault):
-        Heads(Origin("http", "h", 80), "/", {name: value})
+        HeadWriter(Origin("http", "h", 80), "/", {name: value})
 
 
 @given(st.text(), st.text())
@@ -356,7 +356,7 @@ def test_no_name_or_value_makes_more_than_one_header_line(name: str, value: str)
 def test_no_tool_name_or_parameter_makes_more_than_one_header_line(name: str, value: str) -> None:
     from interlock.protocols.mcp.headers import encode_value
 
-    heads = Heads(Origin("http", "h", 80), "/", {})
+    heads = HeadWriter(Origin("http", "h", 80), "/", {})
     heads.speak(R2026_07_28)
     try:
         encoded = encode_value(value)
@@ -382,7 +382,7 @@ def test_a_connection_is_kept_for_as_long_as_the_server_says_and_no_longer_than_
 
 @each_case("session", ["", "a b", "a\r\nb", "ä", "x" * 2000])
 def test_a_session_id_must_be_visible_ascii(session: str) -> None:
-    heads = Heads(Origin("http", "h", 80), "/", {})
+    heads = HeadWriter(Origin("http", "h", 80), "/", {})
     with pytest.raises(Fault):
         heads.join_session(session)
 

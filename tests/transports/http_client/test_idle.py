@@ -13,7 +13,7 @@ from interlock.transports.http.client import pool as pools
 from interlock.transports.http.client.channel import HttpChannel
 from interlock.transports.http.client.origin import Origin
 from interlock.transports.http.client.pool import Pool
-from interlock.transports.http.client.reply import Failed, Reply
+from interlock.transports.http.client.reply import Reply, ReplyFailed
 from interlock.wire.errors import Fault
 from waiting import until
 
@@ -65,7 +65,7 @@ class Asked(Reply):
     def done(self) -> None:
         self.came.set_result(self._body)
 
-    def failed(self, how: Failed) -> None:
+    def failed(self, how: ReplyFailed) -> None:
         self.came.set_exception(ConnectionError(how.why))
 
 

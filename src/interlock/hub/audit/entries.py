@@ -17,7 +17,7 @@ import msgspec
 from interlock.hub.audit.record import EXECUTED, INTENDED, OTHER_EXECUTED, Outcome, Record, is_event
 from interlock.hub.auth.principals import Principal, shown_owner
 from interlock.hub.catalog.target import Target
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 
 
 class TargetJudgement(NamedTuple):
@@ -151,6 +151,6 @@ def digest(arguments: bytes | str) -> str:
     """SHA-256 of arguments; empty for none."""
     if isinstance(arguments, str):
         return arguments
-    if type(arguments) is Read and arguments.digest:
+    if type(arguments) is CheckedJson and arguments.digest:
         return arguments.digest
     return hashlib.sha256(arguments).hexdigest() if arguments else ""

@@ -28,7 +28,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.traces import trace_of
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 from interlock.wire.messages import strict
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ class Call(msgspec.Struct, eq=False):
         if self._arguments is _UNSET:
             raw = self.arguments_raw
             try:
-                if type(raw) is Read and raw.value is not _UNSET:
+                if type(raw) is CheckedJson and raw.value is not _UNSET:
                     # The incremental reader has refused duplicate names already.
                     self._arguments = raw.value
                     return raw.value

@@ -15,7 +15,7 @@ import msgspec
 from interlock.hub.catalog.resource_uris import exposed_uri, original_uri
 from interlock.protocols.mcp.answers import ADDRESS
 from interlock.wire.errors import ErrorObject
-from interlock.wire.large import Read, encode_large
+from interlock.wire.large import CheckedJson, encode_large
 from interlock.wire.large_messages import decode_large_value
 from interlock.wire.limits import DEFAULT
 from interlock.wire.names import may_spell
@@ -27,10 +27,10 @@ Blocks = list[dict[str, object]]
 
 def with_exposed_uris(server: str, result: bytes) -> bytes:
     """Translate the result of a tool, prompt or resource for a view of many servers."""
-    if type(result) is Read:
+    if type(result) is CheckedJson:
         whole = decode_large_value(result, DEFAULT, DEFAULT.answer_members)
         _expose(server, whole.value)
-        return Read.of(encode_large(whole.value), names=result.names)
+        return CheckedJson.of(encode_large(whole.value), names=result.names)
     value = msgspec.json.decode(result)
     _expose(server, value)
     return msgspec.json.encode(value)

@@ -19,7 +19,7 @@ from interlock.hub.catalog.offer import Offer, QuarantinedItem
 from interlock.hub.catalog.profile_filter import ProfileFilter
 from interlock.judge.names import exposed_name
 from interlock.process.turns import in_turns
-from interlock.wire.large import Joined
+from interlock.wire.large import JoinedArray
 
 
 class View(msgspec.Struct, frozen=True):
@@ -195,7 +195,7 @@ class Catalog:
         """The items of one kind as a JSON array."""
         return self.listed(view, kind).octets
 
-    def listed(self, view: View, kind: ItemKind) -> Joined:
+    def listed(self, view: View, kind: ItemKind) -> JoinedArray:
         """The items of one kind. Only changed offers are rendered again."""
         before = self._lists.get((view, kind), _NONE)
         if before.generation == self.generation:
@@ -332,7 +332,7 @@ class _PieceSpan(NamedTuple):
 
 class _Listing(NamedTuple):
     generation: int
-    joined: Joined
+    joined: JoinedArray
     spans: dict[str, _PieceSpan]
 
     def piece(self, server: str) -> ListedPiece:
@@ -341,7 +341,7 @@ class _Listing(NamedTuple):
         return ListedPiece(span.offer, memoryview(self.joined.octets)[span.start : span.end], span.sizes)
 
 
-_NONE: Final = _Listing(-1, Joined.of(()), {})
+_NONE: Final = _Listing(-1, JoinedArray.of(()), {})
 _NO_OFFER: Final = Offer("")
 
 
@@ -362,5 +362,5 @@ def _joined(generation: int, before: _Listing, pieces: Iterable[ListedPiece | _P
             octets += (text, b",")
             at = span.end + 1
     octets[1:] = [*octets[1:-1], b"]"]  # The last comma goes. One copy is made, as a list may have megabytes.
-    joined = Joined(b"".join(octets), tuple(span.sizes for span in spans.values()))
+    joined = JoinedArray(b"".join(octets), tuple(span.sizes for span in spans.values()))
     return _Listing(generation, joined, spans)

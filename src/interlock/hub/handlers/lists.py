@@ -31,7 +31,7 @@ from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.wire.errors import Fault
-from interlock.wire.large import Joined
+from interlock.wire.large import JoinedArray
 
 _LISTS: Final[dict[str, ItemKind]] = {
     "tools/list": "tool",
@@ -129,11 +129,11 @@ class ListHandler:
             listed = made if current.octets == listed.octets else self._forms.at_once(form, current)
         self._answer_list(exchange, listed)
 
-    def _listed(self, exchange: Exchange, caller: Caller, list_scope: ListScope) -> Joined:
+    def _listed(self, exchange: Exchange, caller: Caller, list_scope: ListScope) -> JoinedArray:
         kind = _LISTS[exchange.request.method]
         return self._listings.listed(list_scope, kind, self._contexts.listed(caller, exchange.session))
 
-    def _answer_list(self, exchange: Exchange, listed: Joined) -> None:
+    def _answer_list(self, exchange: Exchange, listed: JoinedArray) -> None:
         member = METHODS[exchange.request.method].list_member
         exchange.result_list(answers.before_list(member, self._info, modern=exchange.dialect.modern), listed)
 

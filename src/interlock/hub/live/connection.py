@@ -17,7 +17,7 @@ from interlock.protocols.mcpl.errors import as_fault
 from interlock.protocols.mcpl.negotiation import McplOffer
 from interlock.protocols.mcpl.policy import effective
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 from interlock.wire.messages import Id
 
 CAUSE: Final = "dev.interlock/cause"
@@ -156,7 +156,9 @@ def named_in(params: bytes) -> MessageNames | None:
         return None
     try:
         # Values are made of the names alone: the rest may be long.
-        found = _noted(params) if type(params) is Read and params.spans else msgspec.json.decode(params, type=_Named)
+        found = (
+            _noted(params) if type(params) is CheckedJson and params.spans else msgspec.json.decode(params, type=_Named)
+        )
         meta = msgspec.json.decode(found.meta, type=_Meta) if bytes(found.meta).startswith(b"{") else _Meta()
         return MessageNames(*map(_text, (found.feature_set, found.event, found.conversation, meta.cause)))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -173,7 +175,7 @@ class _Named(msgspec.Struct, frozen=True):
     meta: msgspec.Raw = msgspec.field(default=_NONE, name="_meta")
 
 
-def _noted(params: Read) -> _Named:
+def _noted(params: CheckedJson) -> _Named:
     """The names in a large message, where its reader noted them."""
     return _Named(*(msgspec.Raw(params.member(name) or b"") for name in _Named.__struct_encode_fields__))
 

@@ -24,7 +24,7 @@ from interlock.protocols.mcpl.live import ANSWER, DELIVERY, AnswerError, AnswerP
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.wire.errors import ErrorDialect, Fault
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 from interlock.wire.messages import Request
 
 _log = logging.getLogger(__name__)
@@ -120,9 +120,9 @@ class ServerMessages:
             self._refusals.add(live.server, DELIVERY, "", "", fault)
             return
         inner = msgspec.json.encode(delivery.params)
-        if type(params) is Read:
+        if type(params) is CheckedJson:
             # It was read with the message around it, and is not read again.
-            inner = Read.of(inner).with_count(params.counted)
+            inner = CheckedJson.of(inner).with_count(params.counted)
         if delivery.id is None:
             self.on_notification(live, delivery.method, inner)
         elif not self.on_request(live, Request(delivery.id, delivery.method, inner)):

@@ -28,7 +28,7 @@ from interlock.hub.tool_search.seen_lists import SeenLists
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.hub.tool_search.whole_tokens import WholeTokens, room_tokens
 from interlock.protocols.patterns import PatternSet
-from interlock.wire.large import Joined
+from interlock.wire.large import JoinedArray
 
 OWN_TOOLS_TOKENS: Final = sum(TOKENS.values()) + sum(map(joint, DEFINITIONS.values())) + 2
 """The tokens of the hub's own tools in a list, and of the list itself."""
@@ -70,7 +70,7 @@ class ToolListings:
         """The items of one kind as a JSON array, with the tools that the session loaded."""
         return self.listed(list_scope, kind, loaded).octets
 
-    def listed(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> Joined:
+    def listed(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> JoinedArray:
         """The items of one kind, with the tools that the session loaded."""
         listing, own = self._listing(list_scope, kind, loaded), self._own_items(list_scope, kind)
         return listing.extended(own) if own else listing
@@ -132,7 +132,7 @@ class ToolListings:
     def _own_items(self, list_scope: ListScope, kind: ItemKind) -> tuple[bytes, ...]:
         return () if self._own is None else self._own.items(list_scope, kind)
 
-    def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> Joined:
+    def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> JoinedArray:
         if kind == "resource" and list_scope.rooms:
             rooms = [*map(room_resource, list_scope.rooms)]
             return self._cache.get(kind, list_scope, lambda: self._seen.whole(list_scope, kind).extended(rooms))
@@ -301,8 +301,8 @@ class ToolListings:
         fitting = set(fit(costs, max(0, list_scope.budget - used)).kept)
         return [tool for name, tool in tools.items() if name in fitting]
 
-    def _shown(self, list_scope: ListScope) -> tuple[Level, Joined]:
-        def show() -> tuple[Level, Joined]:
+    def _shown(self, list_scope: ListScope) -> tuple[Level, JoinedArray]:
+        def show() -> tuple[Level, JoinedArray]:
             level = self.level(list_scope)
             shown = self._seen.whole(list_scope, "tool") if level == "L0" else self._few(list_scope, level)
             return level, shown.extended(ROOM_DEFINITIONS) if list_scope.rooms else shown
@@ -327,14 +327,14 @@ class ToolListings:
         undecided += self._to_pin(list_scope) if self.pinned_over_budget(list_scope) else []
         return self._tokens.counted(self._catalog.render(list_scope.view, tool) for tool in undecided)
 
-    def _few(self, list_scope: ListScope, level: Level) -> Joined:
+    def _few(self, list_scope: ListScope, level: Level) -> JoinedArray:
         found = DEFINITIONS[FIND] if level != "L1" else with_categories(self._categories(list_scope)[0])
         parts = [found, DEFINITIONS[CALL], DEFINITIONS[REQUEST]]
         if level == "L3":
             pinned = self.pinned(list_scope)
             listed = (tool for tool in self._to_pin(list_scope) if self.name(list_scope, tool) in pinned)
             parts += [self._catalog.render(list_scope.view, tool) for tool in listed]
-        return Joined.of(parts)
+        return JoinedArray.of(parts)
 
     def _categories(self, list_scope: ListScope) -> tuple[list[str], int]:
         """The categories of the tools, largest first, and an upper bound for the tokens of their names."""

@@ -15,7 +15,7 @@ from interlock.hub.catalog.views import EVERYTHING, Catalog
 from interlock.hub.tool_search.list_cache import ListCache
 from interlock.hub.tool_search.seen_items import SeenItems, Select, seen_in_turns, seen_items
 from interlock.process.turns import in_turns
-from interlock.wire.large import Joined
+from interlock.wire.large import JoinedArray
 
 
 class SeenLists:
@@ -68,7 +68,7 @@ class SeenLists:
         """Render a whole list."""
         await self._catalog.render_in_turns(list_scope.view, kind)
 
-    def whole(self, list_scope: ListScope, kind: ItemKind) -> Joined:
+    def whole(self, list_scope: ListScope, kind: ItemKind) -> JoinedArray:
         """All items of one kind. Callers that see all of them share the rendered list of the catalog."""
         seen, view = self.of(list_scope, kind), list_scope.view
         if seen.whole:
@@ -84,7 +84,7 @@ class SeenLists:
                 rendered = [self._catalog.render(view, item) for item in part.items]
                 pieces += rendered
                 sizes.append([*map(len, rendered)])
-        return Joined(b"".join((b"[", b",".join(pieces), b"]")), tuple(sizes))
+        return JoinedArray(b"".join((b"[", b",".join(pieces), b"]")), tuple(sizes))
 
     def _selected(self, list_scope: ListScope, kind: ItemKind, what: str, select: Select) -> SeenItems:
         audiences = tuple(each for each in list_scope.audiences if each in self._catalog.audiences)

@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json
-from interlock.wire.large import LARGE, Read, mentions
+from interlock.wire.large import LARGE, CheckedJson, mentions
 from interlock.wire.messages import RESULT_LENGTH, Result
 from interlock.wire.names import BACKSLASH, CARRIAGE_RETURN, LINE_FEED, TwiceNamed, may_spell, names_of
 
@@ -70,7 +70,7 @@ class ResultMembers(msgspec.Struct):
 
     def has_addresses(self, result: bytes) -> bool:
         """Whether the result contains the address of a resource in a place where MCP has one."""
-        if type(result) is Read:
+        if type(result) is CheckedJson:
             return mentions(result, ADDRESS)
         try:
             for block in () if self.content is _UNSET else _decode_blocks(self.content):
@@ -120,7 +120,7 @@ class ReadResult(Result, frozen=True):
 
 def read_members(result: bytes) -> ResultMembers:
     """The members of a result. Raises UPSTREAM_ERROR if it is not an object, or repeats a name."""
-    if type(result) is Read:
+    if type(result) is CheckedJson:
         return _large_members(result)
     try:
         return _unambiguous(result, _decode(result))
@@ -145,7 +145,7 @@ def _unambiguous(result: bytes, members: ResultMembers) -> ResultMembers:
     return members
 
 
-def _large_members(result: Read) -> ResultMembers:
+def _large_members(result: CheckedJson) -> ResultMembers:
     """The members of a large result, found while it arrived. Their bytes are not copied."""
     whole = memoryview(result)
     found = {_FIELDS[name]: result.spans[name] for name in result.spans.keys() & _FIELDS.keys()}

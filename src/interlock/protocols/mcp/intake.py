@@ -27,7 +27,7 @@ from interlock.protocols.mgp import negotiation
 from interlock.protocols.mgp.negotiation import MgpOffer, MgpPlace, read_offer
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.json_values import JSON_ERRORS, decode_json
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 from interlock.wire.messages import Id, Request
 from interlock.wire.names import may_spell
 
@@ -70,7 +70,7 @@ class RequestPreview(msgspec.Struct, frozen=True):
 def preview(params: bytes) -> RequestPreview:
     """Read the members that decide where a request goes. Raises INVALID_PARAMS."""
     try:
-        if type(params) is Read:
+        if type(params) is CheckedJson:
             return _preview_large(params)
         read = _decode_params(params)
         name, raw, arguments = read.name, read.meta, read.arguments
@@ -89,7 +89,7 @@ def preview(params: bytes) -> RequestPreview:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
 
-def _preview_large(params: Read) -> RequestPreview:
+def _preview_large(params: CheckedJson) -> RequestPreview:
     """Preview params whose members were found while they arrived. Only short ones are decoded."""
     raw: dict[str, bytes] = {}
     for member in ("name", "uri", "taskId", "_meta"):

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from interlock.wire.errors import Fault
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 
 PREFIX: Final = "io.modelcontextprotocol/"
 PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"
@@ -29,7 +29,7 @@ _decode_members = msgspec.json.Decoder(Members).decode
 
 def members(payload: bytes) -> Members:
     """The members of an object, with raw values. Raises INVALID_PARAMS if it is not an object."""
-    if type(payload) is Read and payload.spans:
+    if type(payload) is CheckedJson and payload.spans:
         return {name: msgspec.Raw(value) for name, value in payload.members.items()}
     try:
         return _decode_members(payload)
@@ -47,7 +47,7 @@ def names_method(message: bytes) -> bool:
 
 def with_meta(params: bytes, changes: dict[str, object], drop: frozenset[str] = frozenset()) -> bytes:
     """The params with keys of their `_meta` set or dropped. All other members stay unchanged."""
-    if type(params) is Read:
+    if type(params) is CheckedJson:
         return _with_meta_large(params, changes, drop)
     fields = members(params)
     raw = fields.get("_meta")
@@ -60,7 +60,7 @@ def with_meta(params: bytes, changes: dict[str, object], drop: frozenset[str] = 
     return msgspec.json.encode(fields)
 
 
-def _with_meta_large(params: Read, changes: dict[str, object], drop: frozenset[str]) -> bytes:
+def _with_meta_large(params: CheckedJson, changes: dict[str, object], drop: frozenset[str]) -> bytes:
     raw = params.member("_meta")
     meta: dict[str, object] = {} if raw is None else {k: v for k, v in members(raw).items() if k not in drop}
     meta.update(changes)

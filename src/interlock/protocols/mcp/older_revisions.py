@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.protocols.mcp.revisions import R2025_03_26, Revision
-from interlock.wire.large import Read, mentions
+from interlock.wire.large import CheckedJson, mentions
 from interlock.wire.names import may_spell
 
 RESULT: Final = "result"
@@ -46,7 +46,7 @@ def older_tool(revision: Revision, definition: bytes) -> bytes:
 
 
 def _may_have_structure(result: bytes) -> bool:
-    if type(result) is Read:
+    if type(result) is CheckedJson:
         return mentions(result, b'"structuredContent"')
     return may_spell(result, b"structuredContent")
 

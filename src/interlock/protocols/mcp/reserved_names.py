@@ -13,7 +13,7 @@ import msgspec
 from interlock.protocols.mcp.answers import HUB_PREFIX, INPUT_REQUIRED, ResultMembers
 from interlock.wire.errors import ErrorObject
 from interlock.wire.json_values import JSON_ERRORS
-from interlock.wire.large import NOTED_PREFIX, Read
+from interlock.wire.large import NOTED_PREFIX, CheckedJson
 from interlock.wire.names import may_spell
 
 PREFIX: Final = HUB_PREFIX.decode()
@@ -91,7 +91,7 @@ def params_of_server(params: bytes) -> bytes:
 
 def has_reserved(members: ResultMembers, result: bytes) -> bool:
     """Whether a server's result has one of the hub's names where a client would look for it."""
-    if type(result) is Read:
+    if type(result) is CheckedJson:
         asks = members.result_type is not _UNSET and members.kind == INPUT_REQUIRED
         stray = not asks and any(name in result.spans for name in STRAY)
         return stray or NOTED_PREFIX in result.names

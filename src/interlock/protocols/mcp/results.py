@@ -12,7 +12,7 @@ import msgspec
 from interlock.protocols.mcp.answers import ResultMembers, read_members
 from interlock.protocols.mcp.meta import MODERN_KEYS, SERVER_INFO, Members
 from interlock.wire.errors import ErrorDialect, Fault
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 
 COMPLETE: Final = b'{"resultType":"complete"}'
 """The empty result of the stateless era."""
@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder(Members).decode
 
 def with_members(result: bytes, members: bytes) -> bytes:
     """An object with more members at its start. `members` ends with a comma unless the object is empty."""
-    if type(result) is Read:
+    if type(result) is CheckedJson:
         return result.changed({name: bytes(value) for name, value in _decode(b"{%b}" % members.rstrip(b",")).items()})
     rest = result.lstrip()[1:]
     return b"{" + (members.rstrip(b",") if rest.lstrip()[:1] == b"}" else members) + rest
@@ -48,7 +48,7 @@ def completed(
     result: bytes, members: ResultMembers, *, ttl_ms: int | None = None, server_info: bytes | None = None
 ) -> bytes:
     """The same as `complete`, for a result that was read."""
-    if type(result) is Read:
+    if type(result) is CheckedJson:
         return _large_complete(result, ttl_ms, server_info)
     # A handshake-era server has no caching, so its members of these names have another meaning.
     hinted = not members.private or (ttl_ms is not None and not (members.ttl_ms is _UNSET and members.scope is _UNSET))
@@ -71,7 +71,7 @@ def own_result(result: bytes) -> bytes:
 
 def plain(result: bytes, members: ResultMembers) -> bytes:
     """A stateless-era result for a handshake-era client, without members that this era lacks."""
-    if type(result) is Read:
+    if type(result) is CheckedJson:
         return result.changed({}, MODERN_MEMBERS) if "resultType" in result.spans else result
     if members.result_type is _UNSET and members.ttl_ms is _UNSET and members.scope is _UNSET:
         return result
@@ -83,7 +83,7 @@ def plain(result: bytes, members: ResultMembers) -> bytes:
 
 def narrowed(result: bytes) -> bytes:
     """A result that only its caller may cache, whatever its server says, because the hub decides access per caller."""
-    if type(result) is Read:
+    if type(result) is CheckedJson:
         return result.changed({"cacheScope": b'"private"'})
     return msgspec.json.encode(_decode(result) | {"cacheScope": msgspec.Raw(b'"private"')})
 
@@ -91,7 +91,7 @@ def narrowed(result: bytes) -> bytes:
 def cacheable(result: bytes) -> bytes:
     """A stateless-era result with valid caching members: a time to live, and private to its caller (2026-07-28,
     Caching). A malformed value counts as absent."""
-    fields = _decode(result) if type(result) is not Read else _short(result, ("ttlMs", "cacheScope"))
+    fields = _decode(result) if type(result) is not CheckedJson else _short(result, ("ttlMs", "cacheScope"))
     try:
         ttl = max(0, msgspec.json.decode(fields.get("ttlMs", b"0"), type=int))
     except msgspec.DecodeError:
@@ -99,7 +99,7 @@ def cacheable(result: bytes) -> bytes:
     hints = {"ttlMs": msgspec.Raw(b"%d" % ttl), "cacheScope": msgspec.Raw(b'"private"')}
     if hints.items() <= fields.items():
         return result
-    if type(result) is Read:
+    if type(result) is CheckedJson:
         return result.changed({name: bytes(value) for name, value in hints.items()})
     return msgspec.json.encode(fields | hints)
 
@@ -120,7 +120,7 @@ def of_known_kind(result: bytes, kind: str | None, *, tasks: bool) -> bytes:
     return result
 
 
-def _large_complete(result: Read, ttl_ms: int | None, server_info: bytes | None) -> bytes:
+def _large_complete(result: CheckedJson, ttl_ms: int | None, server_info: bytes | None) -> bytes:
     front = {"resultType": b'"complete"'}
     if ttl_ms is not None:
         front |= {"ttlMs": b"%d" % ttl_ms, "cacheScope": b'"private"'}
@@ -129,7 +129,7 @@ def _large_complete(result: Read, ttl_ms: int | None, server_info: bytes | None)
     return result.changed(front)
 
 
-def _short(result: Read, names: tuple[str, ...]) -> Members:
+def _short(result: CheckedJson, names: tuple[str, ...]) -> Members:
     """Some members of a large result."""
     return {name: msgspec.Raw(result[slice(*result.spans[name])]) for name in names if name in result.spans}
 

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 from interlock.wire.large_reader import AROUND
 from interlock.wire.limits import Limits
 from interlock.wire.messages import check_shape, strict
@@ -72,7 +72,7 @@ def check_payload(payload: bytes) -> None:
     """Refuse a payload that is over a bound or ambiguous. Raises TOO_LARGE, INVALID_REQUEST or PARSE_ERROR."""
     if len(payload) > LIMITS.message_bytes:
         raise Fault("TOO_LARGE", f"payload of {len(payload)} bytes is over the limit of {LIMITS.message_bytes}")
-    if type(payload) is Read and payload.counted:
+    if type(payload) is CheckedJson and payload.counted:
         # Reading it in a thread found no name twice, but that reader allows far more members.
         if payload.counted > LIMITS.members + AROUND:
             raise Fault("INVALID_REQUEST", f"more than {LIMITS.members} members")

@@ -29,7 +29,7 @@ from interlock.server.requests.content import Members, present
 from interlock.server.requests.listeners import Listeners
 from interlock.server.requests.session import Exchange, ServerSession
 from interlock.server.requests.work import MAX_ATTEMPTS, Read, T, Work, malformed_answer, unfit_answer
-from interlock.transports.requests.parked_request import Unfit
+from interlock.transports.requests.parked_request import UnfitAnswer
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker
@@ -289,7 +289,7 @@ class FunctionTask:
             if key in given and not question.answer.done():
                 try:
                     read.append((key, question, question.read(bytes(given[key]))))
-                except Unfit:
+                except UnfitAnswer:
                     continue
                 except Fault as fault:
                     raise Fault("INVALID_PARAMS", f"inputResponses.{key}: {fault.message}") from None
@@ -344,7 +344,7 @@ class FunctionTask:
             return
         try:
             question.answer.set_result(question.read(future.result()))
-        except Unfit as unfit:
+        except UnfitAnswer as unfit:
             if question.attempts < MAX_ATTEMPTS:
                 self._ask_waiting()
             else:

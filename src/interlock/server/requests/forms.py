@@ -16,7 +16,7 @@ from interlock.signatures.convert import Converter, Converters
 from interlock.signatures.definitions import referenced
 from interlock.signatures.type_schema import SchemaWriter
 from interlock.signatures.validate import Validator
-from interlock.transports.requests.parked_request import Unfit
+from interlock.transports.requests.parked_request import UnfitAnswer
 from interlock.wire.json_values import decode_json
 
 V = TypeVar("V")
@@ -54,12 +54,12 @@ class Form(msgspec.Struct, frozen=True):
     convert: Converter | None = None
 
     def read(self, raw: bytes) -> Answer[Any]:
-        """A person's answer. Raises `Unfit` if it does not fit the form."""
+        """A person's answer. Raises `UnfitAnswer` if it does not fit the form."""
         answered = decode_answer(raw, Elicited)
         if answered.action != "accept":
             return Answer(answered.action)
         if problems := self.validator.check(answered.content):
-            raise Unfit("; ".join(problem.reason for problem in problems))
+            raise UnfitAnswer("; ".join(problem.reason for problem in problems))
         return Answer("accept", self.convert(answered.content) if self.convert else answered.content)
 
 

@@ -24,12 +24,12 @@ from interlock.server.requests.session import Exchange
 from interlock.server.requests.threads import Threads
 from interlock.transports.live_requests import HostKey
 from interlock.transports.requests.call_parking import CallParking, binding_of
-from interlock.transports.requests.parked_request import ParkedRequest, Unfit
+from interlock.transports.requests.parked_request import ParkedRequest, UnfitAnswer
 from interlock.wire.errors import Fault
 
 T = TypeVar("T")
 Read: TypeAlias = Callable[[bytes], T]
-"""Reads an answer. Raises `Unfit` where the person should be asked again, INVALID_PARAMS for a malformed answer."""
+"""Reads an answer. Raises `UnfitAnswer` where the person should be asked again, INVALID_PARAMS for a malformed one."""
 
 MAX_ATTEMPTS: Final = 3
 """How often one question is asked while its answers do not fit."""
@@ -220,7 +220,7 @@ class Work(ParkedRequest):
             return await self._ask_now(method, named, read)
         if key is not None and key in self._given:
             # The request brought this answer before the question was asked, so the question has a name of its own.
-            with contextlib.suppress(Unfit, Fault):
+            with contextlib.suppress(UnfitAnswer, Fault):
                 return read(bytes(self._given.pop(key)))
         answer: T = await self.pose(method, encoded, read, key)  # type: ignore[assignment]
         return answer
@@ -231,7 +231,7 @@ class Work(ParkedRequest):
             answer = await self.exchange.ask(method, params)
             try:
                 return read(answer)
-            except Unfit as unfit:
+            except UnfitAnswer as unfit:
                 reason = str(unfit)
             except Fault as fault:
                 raise malformed_answer(fault) from None

@@ -41,7 +41,7 @@ class ParkingLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Open questions and kept outcomes, of all calls together."""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class ParkingClaim(msgspec.Struct, frozen=True):
     """The content of a valid token."""
 
     run: bytes
@@ -181,10 +181,10 @@ class CallParking:
         for parked in list(self._parked.values()):
             self._expire(parked)
 
-    def _read(self, state: str) -> Claim | None:
+    def _read(self, state: str) -> ParkingClaim | None:
         named = read_id(state)
         payload = None if named is None or named[0] != self._worker else self._seal.open(named[1])
-        return None if payload is None or len(payload) != _TOKEN.size else Claim(*_TOKEN.unpack(payload))
+        return None if payload is None or len(payload) != _TOKEN.size else ParkingClaim(*_TOKEN.unpack(payload))
 
     def _expire(self, parked: ParkedCall) -> None:
         self.leave(parked)

@@ -27,7 +27,7 @@ _SETTLE_TURNS: Final = 3
 _KEPT_BYTES: Final = 64 * 1024
 
 
-class Unfit(ValueError):
+class UnfitAnswer(ValueError):
     """An answer is well-formed, but does not fit the question."""
 
 
@@ -145,7 +145,7 @@ class ParkedRequest(abc.ABC):
         self, method: str, params: bytes, read: Callable[[bytes], object], key: str | None = None
     ) -> asyncio.Future[object]:
         """Ask the client, together with other questions of the same moment. `read` decodes the answer; if it raises
-        `Unfit`, the client is asked again."""
+        `UnfitAnswer`, the client is asked again."""
         if key is None:
             self._made_keys += 1
             key = f"{method.partition('/')[0]}-{self._made_keys}"
@@ -239,7 +239,7 @@ class ParkedRequest(abc.ABC):
                 continue
             try:
                 answers.append((question, question.read(bytes(given[key]))))
-            except Unfit:
+            except UnfitAnswer:
                 continue
             except Fault as fault:
                 raise Fault("INVALID_PARAMS", f"inputResponses.{key}: {fault.message}") from None

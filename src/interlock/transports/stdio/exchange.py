@@ -16,7 +16,7 @@ from interlock.transports.exchange import AdmittedCaller, OpenExchange, Service,
 from interlock.transports.request_bytes import SMALL, full
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.wire.errors import ErrorObject, Fault, internal_error
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 from interlock.wire.messages import Id, Request, encode_failure, encode_id, one_line
 from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED
 
@@ -135,7 +135,9 @@ class StreamExchange(OpenExchange):
             self.fail(internal_error())
 
     def result(self, result: bytes) -> None:
-        if type(result) is not Read and (not result.isascii() or LINE_FEED in result or CARRIAGE_RETURN in result):
+        if type(result) is not CheckedJson and (
+            not result.isascii() or LINE_FEED in result or CARRIAGE_RETURN in result
+        ):
             try:
                 result = one_line(result)
             except (UnicodeDecodeError, msgspec.DecodeError):

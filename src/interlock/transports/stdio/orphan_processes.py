@@ -44,7 +44,7 @@ _MARK_BYTES: Final = MARK.encode()
 _MARKED = re.compile(rb"(?:^|[\0 ])" + _MARK_BYTES + rb"=([0-9a-f]{32})(?:[\0 ]|$)")
 
 
-class Marks:
+class ProcessMarks:
     """The marks of this process. It has a run once it is a hub with a home."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Marks:
         return {MARK: self._run + secrets.token_hex(16)[len(self._run) :]}
 
 
-MARKS: Final = Marks()
+MARKS: Final = ProcessMarks()
 
 
 class OrphanProcesses:

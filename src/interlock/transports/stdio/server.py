@@ -25,7 +25,7 @@ from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import plain_request
-from interlock.wire.ndjson import SLICE, LineReader, Oversize
+from interlock.wire.ndjson import SLICE, LineReader, OversizeLine
 
 HELD_BYTES: Final = 1024 * 1024
 """Unread bytes of a client above which notifications are dropped. Answers are dropped only with the connection
@@ -79,7 +79,7 @@ class StdioServer(asyncio.Protocol):
         self._unread = UnreadBytes() if unread is None else unread
         self._drain = Drain()
         self._flushing = False
-        self._pieces: deque[bytes | Iterator[bytes | Oversize]] = deque()
+        self._pieces: deque[bytes | Iterator[bytes | OversizeLine]] = deque()
         """Received pieces, and of a piece that is read in part its lines. They wait for a large line before them, or
         for the next turn of the loop. Reading is paused while any wait."""
         self._reading = False
@@ -240,7 +240,7 @@ class StdioServer(asyncio.Protocol):
                     piece = iter(lines.feed(piece)) if len(piece) <= SLICE else lines.slices(piece)
                     pieces[0] = piece
                 for line in piece:
-                    if isinstance(line, Oversize):
+                    if isinstance(line, OversizeLine):
                         reason = f"a line is over the limit of {limits.message_bytes} bytes"
                         id_ = None if line.id in owed else line.id
                         messages.refuse(id_, Fault("TOO_LARGE", reason, hint="send less in one message"))

@@ -25,7 +25,7 @@ from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage, Id, Message, Notification, Request, decode, decode_batch, is_batch
-from interlock.wire.ndjson import SLICE, LineReader, Oversize
+from interlock.wire.ndjson import SLICE, LineReader, OversizeLine
 from interlock.wire.unread_ids import ids_in
 
 TURN_S: Final = 0.001
@@ -39,7 +39,7 @@ LONG_LINES: Final = 8
 over the limit; other requests to this server continue."""
 
 
-class Taker(Protocol):
+class MessageTaker(Protocol):
     """The link that takes the messages."""
 
     gone: bool
@@ -70,7 +70,7 @@ class Taker(Protocol):
 class ServerLines:
     """Reads the lines of one server (`batching.Receiver`)."""
 
-    def __init__(self, link: Taker, conversation: RpcConversation[Waiter, None], limits: Limits) -> None:
+    def __init__(self, link: MessageTaker, conversation: RpcConversation[Waiter, None], limits: Limits) -> None:
         self._link = link
         self._waiting = conversation.waiting
         self._limits = limits
@@ -86,7 +86,7 @@ class ServerLines:
         self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
         self._unasked = False
         """Whether the last message answered no request."""
-        self._later: deque[tuple[Iterator[bytes | Oversize] | None, bytes]] = deque()
+        self._later: deque[tuple[Iterator[bytes | OversizeLine] | None, bytes]] = deque()
         """Pieces of bytes that are not read yet, while the server rests. Of a piece that is read in part, its lines."""
         self.reading = False
         """Whether a large message is being read; the lines behind it wait."""
@@ -131,11 +131,11 @@ class ServerLines:
         else:
             self._link.read(on=True)
 
-    def _rest(self, lines: Iterator[bytes | Oversize], data: bytes) -> None:
+    def _rest(self, lines: Iterator[bytes | OversizeLine], data: bytes) -> None:
         self._later.appendleft((lines, data))
         self._link.read(on=False)
 
-    def _take_lines(self, data: bytes, lines: Iterator[bytes | Oversize] | None = None) -> bool:
+    def _take_lines(self, data: bytes, lines: Iterator[bytes | OversizeLine] | None = None) -> bool:
         """Take the lines of a piece, or the rest of them: until one is large, or the server has had its share of the
         loop. False where some are left."""
         link, waiting = self._link, self._waiting
@@ -149,7 +149,7 @@ class ServerLines:
                 # Blank lines count as messages without a request.
                 blank_bytes, self._unasked = self._lines.blank_bytes, True
             try:
-                if isinstance(line, Oversize):
+                if isinstance(line, OversizeLine):
                     self._oversize(data)
                 elif len(line) > LARGE:
                     self._read_large(line, lines, data)
@@ -211,7 +211,7 @@ class ServerLines:
         except BadMessage as bad:
             self._not_json(line, bad)
 
-    def _read_large(self, line: bytes, lines: Iterator[bytes | Oversize], data: bytes) -> None:
+    def _read_large(self, line: bytes, lines: Iterator[bytes | OversizeLine], data: bytes) -> None:
         """Have a large message read beside the loop. The lines behind it wait."""
 
         def read(outcome: Outcome) -> None:

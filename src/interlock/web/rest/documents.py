@@ -24,7 +24,7 @@ from interlock.protocols.registry.openapi import (
     tool_part,
 )
 from interlock.version import VERSION
-from interlock.wire.large import Joined
+from interlock.wire.large import JoinedArray
 
 TOOLS_AT_ONCE: Final = 20
 """Tools in one piece of a document. Each takes a millisecond to describe, and three kilobytes."""
@@ -54,7 +54,7 @@ class Documents:
         self._bytes = 0
         self._making = asyncio.Lock()
 
-    async def openapi(self, tools: Joined, more: Mapping[str, object]) -> AsyncIterator[bytes]:
+    async def openapi(self, tools: JoinedArray, more: Mapping[str, object]) -> AsyncIterator[bytes]:
         """The document of these tools in pieces, with further paths for some callers."""
         names, tags = ComponentNames(), dict[str, None]()
         schemas = [_members(OWN_SCHEMAS)]
@@ -98,7 +98,7 @@ class Documents:
             self._parts |= made
 
 
-async def definition(tools: Joined, name: str) -> Json | None:
+async def definition(tools: JoinedArray, name: str) -> Json | None:
     """The tool with this name in a list."""
     async for tool in in_turns(tools.items()):
         if _decode_name(tool).name == name:

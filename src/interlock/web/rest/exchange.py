@@ -21,7 +21,7 @@ from interlock.transports.exchange import NEEDS_CLIENT, Exchange, unanswered
 from interlock.transports.sessions.session import SessionEnd
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, ErrorObject, Fault
-from interlock.wire.large import Joined
+from interlock.wire.large import JoinedArray
 from interlock.wire.messages import Request, one_line
 
 MAX_UNREAD: Final = 1_000
@@ -29,7 +29,7 @@ MAX_UNREAD: Final = 1_000
 
 _EVENTS: Final = {PROGRESS: "progress", CHUNK: "chunk"}
 
-Outcome = bytes | Joined | Fault
+Outcome = bytes | JoinedArray | Fault
 
 _NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
 
@@ -61,7 +61,7 @@ class RestExchange(Exchange):
     def result(self, result: bytes) -> None:
         self._finish(result)
 
-    def result_list(self, head: bytes, listed: Joined) -> None:
+    def result_list(self, head: bytes, listed: JoinedArray) -> None:
         """Keep the items of a list. REST returns them without the other members."""
         self._finish(listed)
 

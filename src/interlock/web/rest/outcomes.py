@@ -15,7 +15,7 @@ from interlock.transports.exchange import unanswered
 from interlock.transports.http.server.answers import bearer_challenge
 from interlock.transports.large_reading import LargeReading
 from interlock.wire.errors import Fault
-from interlock.wire.large import LARGE, Read, object_of
+from interlock.wire.large import LARGE, CheckedJson, object_of
 from interlock.wire.limits import DEFAULT
 
 _STATUSES: Final = {
@@ -45,7 +45,7 @@ async def tool_result(result: bytes) -> list[Octets]:
     read = read_members(result)
     if read.kind == INPUT_REQUIRED:
         raise unanswered("inputRequests", "over REST")
-    if type(result) is not Read:
+    if type(result) is not CheckedJson:
         fields = {name: bytes(raw) for name, raw in _decode(result).items()}
         if read.failed is not False:
             raise await _failed(fields)

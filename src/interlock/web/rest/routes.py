@@ -44,7 +44,7 @@ from interlock.web.rest.outcomes import (
 from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
-from interlock.wire.large import LARGE, Joined, object_of
+from interlock.wire.large import LARGE, JoinedArray, object_of
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import strict
 from interlock.wire.sse import KEEP_ALIVE
@@ -145,13 +145,13 @@ class _Rest:
     async def _admit(self, request: Request) -> Caller:
         return await self._authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
 
-    async def _listed(self, request: Request) -> Joined:
+    async def _listed(self, request: Request) -> JoinedArray:
         exchange = RestExchange("tools/list", b"{}", await self._admit(request))
         outcome = await self._serve(exchange, request)
-        if isinstance(outcome, Joined):
+        if isinstance(outcome, JoinedArray):
             return outcome
         assert isinstance(outcome, bytes)  # The observer has joined it.
-        return Joined.read(msgspec.json.decode(outcome, type=_Tools).tools)
+        return JoinedArray.read(msgspec.json.decode(outcome, type=_Tools).tools)
 
     async def _answered(
         self,
@@ -162,7 +162,7 @@ class _Rest:
     ) -> Response:
         try:
             first = await self._serve(exchange, request)
-            assert not isinstance(first, Joined)
+            assert not isinstance(first, JoinedArray)
             if not isinstance(first, bytes):
                 events = self._events(first, exchange, info)
                 return StreamingResponse(events, headers=_STREAM_HEADERS, media_type="text/event-stream")
@@ -176,7 +176,7 @@ class _Rest:
             return StreamingResponse(_event("result", *body), headers=_STREAM_HEADERS, media_type="text/event-stream")
         return good_answer(body, info)
 
-    async def _serve(self, exchange: RestExchange, request: Request) -> RestEvent | bytes | Joined | None:
+    async def _serve(self, exchange: RestExchange, request: Request) -> RestEvent | bytes | JoinedArray | None:
         """Pass the exchange to the hub and return its first event or answer. Raises a Fault.
 
         Returns None when a streaming client needs a keep-alive first. A client that disconnects cancels the call.
@@ -220,7 +220,7 @@ class _Rest:
                 done, _ = await asyncio.wait({waiting}, timeout=KEEP_ALIVE_S)
                 waiting.cancel()
                 event = waiting.result() if done else None
-            assert not isinstance(event, Joined)
+            assert not isinstance(event, JoinedArray)
             name, data = await _last(event, info)
             async for piece in _event(name, *data):
                 yield piece

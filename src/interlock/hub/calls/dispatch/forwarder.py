@@ -42,7 +42,7 @@ from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.link import Outgoing
 from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 from interlock.wire.messages import Failure, Id, Request, Result
 
 _UNSET: Final = msgspec.UNSET
@@ -112,7 +112,7 @@ class Forwarder(msgspec.Struct, eq=False):
                 self._owner.open.add(self)
             if call.exchange.dialect.mgp is not None and agreed_on(call.exchange.dialect, streaming.EXTENSION):
                 self._dispatcher.open_requests.add(call.exchange, self)
-            if type(call.arguments_raw) is Read:
+            if type(call.arguments_raw) is CheckedJson:
                 # Each step copies the whole message, so each has a turn of the loop to itself.
                 asyncio.get_running_loop().call_soon(self._send_outgoing, outgoing)
             else:

@@ -25,7 +25,7 @@ from interlock.protocols.mgp.methods import agreed_on
 from interlock.protocols.traces import as_uuid
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
-from interlock.wire.large import Read, mentions
+from interlock.wire.large import CheckedJson, mentions
 from interlock.wire.messages import Id
 
 MAX_QUEUED_BYTES: Final = 512 * 1024
@@ -255,7 +255,7 @@ class StreamRelay:
 
     def _counted(self, result: bytes) -> bytes:
         """The result with the hub's own count, or without `_mgp` for a client that did not agree on it."""
-        if type(result) is Read:
+        if type(result) is CheckedJson:
             own = result.member("_mgp")
         else:
             fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
@@ -266,7 +266,7 @@ class StreamRelay:
             member = _encode(
                 streaming.StreamedResultMeta(True, self._sent, round((time.monotonic() - self._began) * 1000))
             )
-        if type(result) is Read:
+        if type(result) is CheckedJson:
             return result.changed({} if member is None else {"_mgp": member}, drop=("_mgp",))
         if member is not None:
             fields["_mgp"] = msgspec.Raw(member)

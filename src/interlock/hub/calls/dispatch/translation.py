@@ -36,7 +36,7 @@ from interlock.protocols.traces import as_uuid
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.requests.call_parking import refused
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.large import Read
+from interlock.wire.large import CheckedJson
 from interlock.wire.messages import one_line
 
 _UNSET: Final = msgspec.UNSET
@@ -129,7 +129,7 @@ class Translation:
         older_form = not dialect.modern and (self._connection.modern or not dialect.revision.structures)
         if not (reserved or addressed or older_form):
             return result
-        if type(result) is not Read:
+        if type(result) is not CheckedJson:
             return self.rewritten(reserved, addressed, result)
         LargeReading.here().work(result, partial(self.rewritten, reserved, addressed), deliver)
         return None

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.protocols.oauth.challenges import BearerChallenge, read_challenge
-from interlock.transports.http.client.heads import Heads
+from interlock.transports.http.client.heads import HeadWriter
 from interlock.transports.http.client.replies import HttpCall
 from interlock.transports.http.client.reply import Reply
 from interlock.wire.errors import Fault
@@ -79,7 +79,7 @@ class CallSender(Protocol):
 class AuthorizedCalls:
     """The calls of one link that need a token."""
 
-    def __init__(self, sender: CallSender, heads: Heads, authorization: Authorization) -> None:
+    def __init__(self, sender: CallSender, heads: HeadWriter, authorization: Authorization) -> None:
         self._sender = sender
         self._heads = heads
         self._authorization = authorization

@@ -15,7 +15,7 @@ import httptools
 from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
 from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
-from interlock.transports.http.client.reply import Failed, Reply, fail
+from interlock.transports.http.client.reply import Reply, ReplyFailed, fail
 from interlock.transports.http.client.response_headers import IDLE_SECONDS, body_length, keep_alive_seconds
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.paced_reading import PacedReading
@@ -69,7 +69,7 @@ class KnownHeads:
             self._without_length[cut[0]] = headers
 
 
-class Owner(Protocol):
+class ChannelOwner(Protocol):
     """A pool, as its connections see it."""
 
     batching: Batching
@@ -87,7 +87,7 @@ class Owner(Protocol):
 class HttpChannel(asyncio.Protocol):
     """One connection. The parser's callbacks only store what they get; it is handed over when the parser returns."""
 
-    def __init__(self, pool: Owner) -> None:
+    def __init__(self, pool: ChannelOwner) -> None:
         self.pool = pool
         """The pool whose request it carries, or carried last."""
         self.data_received = partial(pool.batching.received, self)  # type: ignore[method-assign]
@@ -354,7 +354,7 @@ class HttpChannel(asyncio.Protocol):
         self.abort()
         if reply is not None:
             began = self._fed > 0
-            fail(reply, Failed(why, sent=True, began=began, reused=self._served > 0))
+            fail(reply, ReplyFailed(why, sent=True, began=began, reused=self._served > 0))
 
     def _reset(self) -> None:
         self._headers = {}

@@ -16,7 +16,7 @@ import msgspec
 from interlock.transports.http.client.heads import line
 from interlock.transports.http.client.origin import Origin, split_url
 from interlock.transports.http.client.pool import Guard, Pool
-from interlock.transports.http.client.reply import Failed, Reply
+from interlock.transports.http.client.reply import Reply, ReplyFailed
 from interlock.wire.errors import Fault
 
 WITHIN_S: Final = 10.0
@@ -138,7 +138,7 @@ class _Reading(Reply):
         if not self.whole_answer.done():
             self.whole_answer.set_result(DocumentResponse(self._status, self._headers, bytes(self._body)))
 
-    def failed(self, how: Failed) -> None:
+    def failed(self, how: ReplyFailed) -> None:
         self._fail(how.why)
 
     def _fail(self, why: str, data: Mapping[str, object] | None = None) -> None:

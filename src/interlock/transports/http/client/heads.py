@@ -44,7 +44,7 @@ _STARTS = 1_024
 _REQUEST = b'{"jsonrpc":"2.0","id":'
 
 
-class Heads:
+class HeadWriter:
     """Writes the heads. The part that all requests share is written once."""
 
     def __init__(self, origin: Origin, target: str, headers: Mapping[str, str]) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 
 from interlock.protocols.mcp.revisions import Revision
 from interlock.transports.http.client.authorized_calls import Authorization, AuthorizedCalls
-from interlock.transports.http.client.heads import Heads
+from interlock.transports.http.client.heads import HeadWriter
 from interlock.transports.http.client.origin import split_url
 from interlock.transports.http.client.pool import Guard, Pool
 from interlock.transports.http.client.posts import Posts
@@ -72,7 +72,7 @@ class HttpLink(Link):
         self._headers = dict(headers or {})
         self._context, self._guard = context, guard
         self._origin, target = split_url(url)
-        self._heads = Heads(self._origin, target, headers or {})
+        self._heads = HeadWriter(self._origin, target, headers or {})
         self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context, guard=guard)
         self._loop = asyncio.get_running_loop()
         self._last_id = 0

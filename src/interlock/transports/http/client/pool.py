@@ -18,7 +18,7 @@ from interlock.transports.fairness import Share
 from interlock.transports.http.client.channel import HttpChannel, KnownHeads
 from interlock.transports.http.client.origin import Origin
 from interlock.transports.http.client.outside import client_context, open_tunnel, proxy_for, why_no_connection
-from interlock.transports.http.client.reply import Failed, Reply, fail
+from interlock.transports.http.client.reply import Reply, ReplyFailed, fail
 from interlock.wire.errors import Fault
 
 CONNECT_SECONDS: Final = 10.0
@@ -123,7 +123,7 @@ class Pool:
             connection.abort()
         queued, self._queue = self._queue, deque()
         for reply in queued:
-            fail(reply, Failed("the connection was closed", sent=False))
+            fail(reply, ReplyFailed("the connection was closed", sent=False))
         if self._opening:
             await asyncio.wait(self._opening)
 
@@ -220,7 +220,7 @@ class Pool:
     def _cannot_open(self, reply: Reply | None, why: str) -> None:
         reply = reply or self._next()
         if reply is not None:
-            fail(reply, Failed(f"cannot connect to {self._origin.authority}: {why}", sent=False))
+            fail(reply, ReplyFailed(f"cannot connect to {self._origin.authority}: {why}", sent=False))
 
 
 _Key = tuple[Origin, ssl.SSLContext | None, object]

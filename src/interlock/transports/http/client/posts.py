@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from interlock.transports.http.client.heads import Heads
+from interlock.transports.http.client.heads import HeadWriter
 from interlock.transports.http.client.pool import Pool
-from interlock.transports.http.client.reply import Failed, Reply
+from interlock.transports.http.client.reply import Reply, ReplyFailed
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.errors import Fault
 
@@ -18,7 +18,7 @@ RECEIPT_SECONDS: Final = 30.0
 class Posts:
     """Posts messages of one link."""
 
-    def __init__(self, complaints: ViolationLog, pool: Pool, heads: Heads) -> None:
+    def __init__(self, complaints: ViolationLog, pool: Pool, heads: HeadWriter) -> None:
         self._complaints = complaints
         self._pool = pool
         self._heads = heads
@@ -69,12 +69,12 @@ class _Receipt(Reply):
         self._status = 0
         loop = asyncio.get_running_loop()
         self.accepted: asyncio.Future[None] = loop.create_future()
-        self.timer = loop.call_later(RECEIPT_SECONDS, self.failed, Failed("it takes too long", sent=True))
+        self.timer = loop.call_later(RECEIPT_SECONDS, self.failed, ReplyFailed("it takes too long", sent=True))
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
         if status == 200 and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-            self.failed(Failed("the server answers a message that has no answer", sent=True))
+            self.failed(ReplyFailed("the server answers a message that has no answer", sent=True))
 
     def body(self, data: bytes) -> None:
         pass
@@ -84,7 +84,7 @@ class _Receipt(Reply):
             self._posts.refused(f"{self._what} was refused: HTTP {self._status}")
         self._settle()
 
-    def failed(self, how: Failed) -> None:
+    def failed(self, how: ReplyFailed) -> None:
         if not self.accepted.done():
             self._posts.refused(f"{self._what} was not taken: {how.why}")
         self._settle()

@@ -46,7 +46,7 @@ class ReadingLink(Protocol):
         """Answer a request of the server that cannot be taken (handshake era)."""
 
 
-class Taken(NamedTuple):
+class ReadMessages(NamedTuple):
     """The messages of a body or an event."""
 
     messages: list[Message]
@@ -56,18 +56,18 @@ class Taken(NamedTuple):
     """The requests that unreadable answers name."""
 
 
-def read_messages(link: ReadingLink, data: bytes) -> Taken:
+def read_messages(link: ReadingLink, data: bytes) -> ReadMessages:
     """The message in a body or an event, or those of a batch (2025-03-26). An unreadable message is reported."""
     try:
         if not is_batch(data):
-            return Taken([decode(data, link.limits)])
+            return ReadMessages([decode(data, link.limits)])
         parts = decode_batch(data, link.limits)
     except BadMessage as bad:
         parts = [bad.naming(bad.id, asks=bad.id is not None and names_method(data))]
     return taken(link, parts, data)
 
 
-def taken(link: ReadingLink, outcome: Outcome, data: bytes) -> Taken:
+def taken(link: ReadingLink, outcome: Outcome, data: bytes) -> ReadMessages:
     """The valid messages among those read from `data`. An invalid one is reported, and refused if it is a request."""
     messages: list[Message] = []
     unread: BadMessage | None = None
@@ -82,7 +82,7 @@ def taken(link: ReadingLink, outcome: Outcome, data: bytes) -> Taken:
         else:
             ids |= ids_in(part.part or data, part.id)
             unread = part
-    return Taken(messages, unread, ids)
+    return ReadMessages(messages, unread, ids)
 
 
 def read_error(body: bytes) -> ErrorObject | None:

@@ -15,7 +15,7 @@ from interlock.transports.http.client.reading import (
     FLOOD,
     RETRY_SECONDS,
     ReadingLink,
-    Taken,
+    ReadMessages,
     header_text,
     http_fault,
     is_about_session,
@@ -24,7 +24,7 @@ from interlock.transports.http.client.reading import (
     speaks_of_recovery,
     taken,
 )
-from interlock.transports.http.client.reply import Failed, Reply, ReplyConnection
+from interlock.transports.http.client.reply import Reply, ReplyConnection, ReplyFailed
 from interlock.transports.large_reading import MAX_BUFFERED_BYTES, LargeReading
 from interlock.transports.link import Outgoing, Sink
 from interlock.transports.unread_answers import why_unread
@@ -239,7 +239,7 @@ class HttpCall(msgspec.Struct, eq=False):
         elif link.calls.pop(self.id, None) is not None:
             self.sink.on_response(answer)
 
-    def failed(self, how: Failed) -> None:
+    def failed(self, how: ReplyFailed) -> None:
         if not how.sent:
             self._lose("UPSTREAM_UNAVAILABLE", how.why)
         elif how.reused and not how.began and not self._repeated and self.outgoing.method in REPEATED:
@@ -302,7 +302,7 @@ class HttpCall(msgspec.Struct, eq=False):
         if event.retry is not None:
             self._retry = event.retry / 1000
 
-    def _take(self, came: Taken) -> None:
+    def _take(self, came: ReadMessages) -> None:
         if came.messages:
             self._bad = 0
         else:

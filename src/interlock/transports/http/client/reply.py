@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 
-class Failed(msgspec.Struct, frozen=True):
+class ReplyFailed(msgspec.Struct, frozen=True):
     """How a request ended without a whole response."""
 
     why: str
@@ -51,7 +51,7 @@ class Reply(Protocol):
         """The response is complete."""
         raise NotImplementedError
 
-    def failed(self, how: Failed) -> None:
+    def failed(self, how: ReplyFailed) -> None:
         """No (more) response comes."""
         raise NotImplementedError
 
@@ -67,7 +67,7 @@ class Reply(Protocol):
         self.done()
 
 
-def fail(reply: Reply, how: Failed) -> None:
+def fail(reply: Reply, how: ReplyFailed) -> None:
     """End a request without a whole response, unless it has ended already."""
     if not reply.over:
         reply.over = True

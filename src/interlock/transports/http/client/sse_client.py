@@ -15,11 +15,11 @@ from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.oauth.challenges import read_challenge
 from interlock.transports.http.client.authorized_calls import MAX_REFUSALS, Authorization, UnauthorizedCall
-from interlock.transports.http.client.heads import Heads
+from interlock.transports.http.client.heads import HeadWriter
 from interlock.transports.http.client.origin import split_url
 from interlock.transports.http.client.pool import Guard, Pool
 from interlock.transports.http.client.reading import BAD_EVENTS, FLOOD, http_fault, read_error
-from interlock.transports.http.client.reply import Failed, Reply
+from interlock.transports.http.client.reply import Reply, ReplyFailed
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Listener
 from interlock.transports.one_stream import OneStreamLink, Waiter
@@ -60,7 +60,7 @@ class SseLink(OneStreamLink):
         self._renewing = TaskSet()
         self._url = url
         self._origin, target = split_url(url)
-        self._heads = Heads(self._origin, target, headers)
+        self._heads = HeadWriter(self._origin, target, headers)
         self._pool = Pool(self._origin, size=POSTS, queue=limits.pending, context=context, guard=guard)
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._stream = _Stream(self, limits)
@@ -253,7 +253,7 @@ class _Stream(Reply):
         else:
             self._link.give_up(Fault("UPSTREAM_UNAVAILABLE", "the server ended the stream"))
 
-    def failed(self, how: Failed) -> None:
+    def failed(self, how: ReplyFailed) -> None:
         self._link.give_up(Fault("UPSTREAM_UNAVAILABLE", how.why))
 
 
@@ -286,7 +286,7 @@ class _Post(Reply):
             self, self._waiter, http_fault(self._status, self._headers, self._body, read_error(self._body))
         )
 
-    def failed(self, how: Failed) -> None:
+    def failed(self, how: ReplyFailed) -> None:
         if self._waiter is not None:
             name = "OUTCOME_UNKNOWN" if how.sent else "UPSTREAM_UNAVAILABLE"
             self._link.refused(self, self._waiter, Fault(name, how.why))

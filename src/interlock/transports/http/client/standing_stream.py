@@ -10,12 +10,12 @@ from interlock.transports.http.client.reading import (
     FLOOD,
     RETRY_SECONDS,
     ReadingLink,
-    Taken,
+    ReadMessages,
     header_text,
     read_messages,
     taken,
 )
-from interlock.transports.http.client.reply import Failed, Reply
+from interlock.transports.http.client.reply import Reply, ReplyFailed
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Listener
 from interlock.wire.errors import Fault
@@ -28,7 +28,7 @@ RETRY_LEAST: Final = 0.1
 RETRY_MOST: Final = 30.0
 
 
-class Opener(ReadingLink, Protocol):
+class StreamOpener(ReadingLink, Protocol):
     """The link that the stream belongs to."""
 
     listener: Listener
@@ -53,7 +53,7 @@ class Opener(ReadingLink, Protocol):
 class StandingStream(Reply):
     """The stream for such messages (2025-11-25, Listening for Messages from the Server)."""
 
-    def __init__(self, link: Opener) -> None:
+    def __init__(self, link: StreamOpener) -> None:
         self._link = link
         self._loop = asyncio.get_running_loop()
         self._last_event_id: str | None = None
@@ -118,7 +118,7 @@ class StandingStream(Reply):
     def done(self) -> None:
         self._again()
 
-    def failed(self, how: Failed) -> None:
+    def failed(self, how: ReplyFailed) -> None:
         self._again()
 
     def _take(self, data: bytes) -> None:
@@ -132,7 +132,7 @@ class StandingStream(Reply):
 
         LargeReading.here().read(data, self._link.limits, self._link.limits.answer_members, read)
 
-    def _take_all(self, came: Taken) -> None:
+    def _take_all(self, came: ReadMessages) -> None:
         self._bad = 0 if came.messages else self._bad + 1
         if self._bad > BAD_EVENTS:
             self._link.complain(FLOOD)

@@ -15,7 +15,7 @@ import msgspec
 from interlock.transports.http.client.heads import line
 from interlock.transports.http.client.origin import split_url
 from interlock.transports.http.client.pool import Guard, Pool
-from interlock.transports.http.client.reply import Failed, Reply
+from interlock.transports.http.client.reply import Reply, ReplyFailed
 from interlock.wire.errors import Fault
 
 CONNECTIONS: Final = 64
@@ -127,7 +127,7 @@ class StreamedAnswer(Reply):
         self._whole = True
         self._notify()
 
-    def failed(self, how: Failed) -> None:
+    def failed(self, how: ReplyFailed) -> None:
         self.stale = how.reused and not how.began
         self._end(Fault("UPSTREAM_UNAVAILABLE", f"{self._where}: {how.why}", data={"sent": how.sent}))
 

@@ -27,7 +27,7 @@ class BodySender(Protocol):
         """Drop its body, and refuse its request."""
 
 
-class Bodies:
+class RequestBodies:
     """The bodies of one listening address."""
 
     def __init__(self, bounds: HttpBounds, large: RequestBytes) -> None:

@@ -32,7 +32,7 @@ from interlock.transports.http.server.guard import GuardRefusal, Headers
 from interlock.transports.http.server.http_request import HttpRequest, RequestHead
 from interlock.transports.http.server.legacy_sse import LegacySse
 from interlock.transports.http.server.legacy_sse_paths import mcp_path_of
-from interlock.transports.http.server.malformed import KEY, Malformed
+from interlock.transports.http.server.malformed import KEY, MalformedRequests
 from interlock.transports.http.server.post_headers import accepts_events, names_modern, names_session, unfit
 from interlock.transports.http.server.refusals import error_dialect_of, failure, id_of, refuse
 from interlock.transports.http.server.sessions import HttpSession, HttpSessions
@@ -86,7 +86,7 @@ class McpEndpoint:
         """The large bodies of this address, and the open requests of its streams of revision 2024-11-05."""
         self._small_requests = RequestBytes(bounds.open_small_bytes)
         self.legacy_sse = LegacySse(service, limits, bounds, self.open_bytes)
-        self._malformed = Malformed(service, clock)
+        self._malformed = MalformedRequests(service, clock)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 

@@ -33,7 +33,7 @@ from interlock.transports.request_bytes import COPIES, SMALL, RequestBytes, full
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorObject, Fault, internal_error
-from interlock.wire.large import LARGE, Joined
+from interlock.wire.large import LARGE, JoinedArray
 from interlock.wire.messages import (
     RESULT_LENGTH,
     Id,
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 LISTEN: Final = "subscriptions/listen"
 
 
-class Outlet(Protocol):
+class MessageOutlet(Protocol):
     """Where the messages of a request go once it streams."""
 
     def send(self, payload: bytes) -> None:
@@ -74,7 +74,7 @@ class HttpExchange(OpenExchange):
     on_cancel: Callable[[str], None] | None = None
     open = True
     _batch: HttpBatch | None = None
-    _outlet: Outlet | None = None
+    _outlet: MessageOutlet | None = None
     _asks: dict[int, asyncio.Future[bytes]] | None = None
     _counted_in: RequestBytes | None = None
 
@@ -163,7 +163,7 @@ class HttpExchange(OpenExchange):
         connection.writer.write(result)
         connection.finish(http, b"}")
 
-    def result_list(self, head: bytes, listed: Joined) -> None:
+    def result_list(self, head: bytes, listed: JoinedArray) -> None:
         """The good answer whose last member is a list. A large list is written as it is."""
         http, connection = self._http, self._http.connection
         apart = self._outlet is None and self._batch is None and http.keep_alive
@@ -301,7 +301,7 @@ class HttpExchange(OpenExchange):
         if counted_in is not None:
             counted_in.release(self)
 
-    def _stream(self) -> Outlet:
+    def _stream(self) -> MessageOutlet:
         if self._outlet is None:
             if self._batch is not None:
                 self._outlet = self._batch.stream()
@@ -341,7 +341,7 @@ class HttpBatch:
         self._channel = channel
         self._missing = expected
         self._answers = refused
-        self._outlet: Outlet | None = None
+        self._outlet: MessageOutlet | None = None
 
     def answered(self, payload: bytes | None) -> None:
         """One request is done; None when its answer is no longer wanted."""
@@ -363,7 +363,7 @@ class HttpBatch:
         else:
             self._http.answer(202)
 
-    def stream(self) -> Outlet:
+    def stream(self) -> MessageOutlet:
         """Stream from here on."""
         if self._outlet is None:
             self._outlet = self._channel.streams.open(self._http)

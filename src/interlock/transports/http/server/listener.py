@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.dates import format_date
 from interlock.transports.http.lengths import cut_length
-from interlock.transports.http.server.bodies import Bodies
+from interlock.transports.http.server.bodies import RequestBodies
 from interlock.transports.http.server.guard import AllowedHosts, GuardRefusal, Headers, check_target
 from interlock.transports.http.server.http_request import CLOSE, HttpRequest, RequestHead
 from interlock.transports.http.server.legacy_sse_paths import mcp_path_of
@@ -91,7 +91,7 @@ class HttpListener:
         self.connections: set[AcceptedConnection] = set()
         self.streams: dict[HttpRequest, float] = {}
         """The open event streams, and when each gets its next comment."""
-        self.bodies = Bodies(bounds, endpoint.open_bytes)
+        self.bodies = RequestBodies(bounds, endpoint.open_bytes)
         self.unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_owner)
         self.overrun = 0
         """Streams closed because their clients did not read them."""

@@ -16,13 +16,13 @@ from interlock.wire.messages import BadMessage
 
 MAX_BAD: Final = 300
 WITHIN_S: Final = 60.0
-"""The period for which `Malformed` counts the requests of an address without a key."""
+"""The period for which `MalformedRequests` counts the requests of an address without a key."""
 ADDRESSES: Final = 10_000
 KEY: Final = b"authorization"
 NAMES: Final = frozenset(("PARSE_ERROR", "INVALID_REQUEST", "INVALID_PARAMS", "TOO_LARGE", "HEADER_MISMATCH"))
 
 
-class Malformed:
+class MalformedRequests:
     """The counts of one endpoint."""
 
     def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:

@@ -22,7 +22,7 @@ from interlock.transports.http.server.incoming_body import BodyOwner, IncomingBo
 from interlock.transports.http.server.listener import ENTRANCE, HttpListener, Known
 from interlock.transports.http.server.phase import RequestPhase
 from interlock.transports.http.server.response_writer import ResponseWriter
-from interlock.transports.http.server.template import Template
+from interlock.transports.http.server.template import HeadTemplate
 from interlock.transports.http.server.upgrades import UpgradeRequest
 from interlock.transports.read_queue import PIECE_BYTES, ReadQueue
 
@@ -99,7 +99,7 @@ class RequestReader:
         """Requests that the parser has begun to read."""
         self.target = b""
         """The target of the request that was read last."""
-        self.template: Template | None = None
+        self.template: HeadTemplate | None = None
         """The head that was read last, where heads like it need no parser."""
         self._head: dict[bytes, bytes] | None = None
         """The headers so far."""
@@ -304,7 +304,7 @@ class RequestReader:
         expectation = head.headers.get(b"expect")
         if expectation is None:
             if first is not None:
-                self.template = Template.of(first, head)
+                self.template = HeadTemplate.of(first, head)
         elif head.chunked:
             if expectation.lower() == b"100-continue":
                 self._connection.expect_continue()

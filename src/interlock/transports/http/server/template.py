@@ -18,7 +18,7 @@ _HEAD_BYTES: Final = 4_096
 _MAX_VARYING: Final = 16
 
 
-class Template:
+class HeadTemplate:
     """A parsed head in pieces that must be equal. Values may differ between the pieces."""
 
     __slots__ = ("_head", "_parts", "_tail", "_whole")
@@ -33,7 +33,7 @@ class Template:
         self._whole = whole
 
     @classmethod
-    def of(cls, data: bytes, head: RequestHead) -> Template | None:
+    def of(cls, data: bytes, head: RequestHead) -> HeadTemplate | None:
         """The template of a head that the parser read from these bytes. None where it would be of no use."""
         end = data.find(b"\r\n\r\n") + 4
         if not 4 < end <= _HEAD_BYTES or not data.startswith(head.method) or b"transfer-encoding" in head.headers:
