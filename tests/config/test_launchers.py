@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.config.launch import why_unsafe
-from interlock.config.launchers import CodeKind, Way, launchers
+from interlock.config.launchers import CodeKind, LaunchVariant, launchers
 from interlock.config.settings import ServerSettings
 
 ORDINARY = """
@@ -135,13 +135,13 @@ TARGETS = {
 }
 
 
-def ordinary(launcher: str, way: Way) -> list[str]:
+def ordinary(launcher: str, way: LaunchVariant) -> list[str]:
     return [launcher, *way.words, *([] if way.target is CodeKind.NOTHING else [TARGETS.get(way.target, "server")])]
 
 
 @given(case=st.sampled_from(WAYS), flag=FLAGS, place=st.integers(1, 3), value=st.sampled_from([(), ("x",)]))
 def test_t48_a_flag_that_the_table_does_not_know_is_unusual_wherever_it_stands(
-    case: tuple[str, Way], flag: str, place: int, value: tuple[str, ...]
+    case: tuple[str, LaunchVariant], flag: str, place: int, value: tuple[str, ...]
 ) -> None:
     launcher, way = case
     command = ordinary(launcher, way)

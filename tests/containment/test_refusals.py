@@ -140,7 +140,7 @@ def test_a_package_that_keeps_its_file_beside_its_program_keeps_it_in_the_server
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], file: str | None
 ) -> None:
     command = ("npx", "-y", "@modelcontextprotocol/server-memory@2026.1.1")
-    install = installs.Install(command, ("/bin/cat",), str(tmp_path), command[2], "")
+    install = installs.ServerInstall(command, ("/bin/cat",), str(tmp_path), command[2], "")
     monkeypatch.setattr(plan, "installed", lambda folder, argv: install)
     monkeypatch.setattr(plan, "choose", lambda containment: "sandlock")
     made = plan.plan(asked(tmp_path), command, env, None)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from interlock.discovery.entries import from_definition
 from interlock.discovery.index import ToolIndex
-from interlock.discovery.usage import MAX_IN_ALL, MAX_TERMS, MAX_USES, WEIGHT, Raise, ToolUsage
+from interlock.discovery.usage import MAX_IN_ALL, MAX_TERMS, MAX_USES, WEIGHT, ToolUsage, UsageBoost
 from interlock.discovery.words import terms
 
 ADA, BOB = "agent:ada", "agent:bob"
@@ -48,7 +48,7 @@ def test_a_tool_that_the_caller_may_not_see_is_not_raised_into_its_answer_nor_is
     tools = [POST, SEND, ("chat", "zip_message")]
     for hidden in tools:
         seen = frozenset(tools) - {hidden}
-        raised = {hidden: Raise(1.0, 100)}
+        raised = {hidden: UsageBoost(1.0, 100)}
         found = made.search("message for the channel", raised=raised, allowed=seen)
         assert found == made.search("message for the channel", allowed=seen), f"{hidden} is hidden"
 
@@ -69,7 +69,7 @@ def test_what_was_learned_is_explained() -> None:
     hits = index().search("message for the channel", raised=raised, explain=True).hits
     assert hits[0].why == ("words: message, channel", "learned: called once after queries like this, +0.15")
     assert hits[1].why == ("words: message, channel",)
-    twice = index().search("message for the channel", raised={SEND: Raise(1.0, 2)}, explain=True).hits
+    twice = index().search("message for the channel", raised={SEND: UsageBoost(1.0, 2)}, explain=True).hits
     assert twice[0].why[1].startswith("learned: called 2 times")
 
 

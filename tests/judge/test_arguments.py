@@ -14,8 +14,8 @@ from example_counts import example_count
 from interlock.judge.arguments import (
     KINDS,
     ArgumentKind,
+    ArgumentPlaces,
     FoundArgument,
-    Places,
     TooMany,
     context_of,
     free_texts,
@@ -30,7 +30,7 @@ ALL: tuple[ArgumentKind, ...] = ("command", "url", "host", "path", "code", "sql"
 
 
 def places(arguments: object, tool: str = "tool", kinds: tuple[ArgumentKind, ...] = ALL) -> dict[str, object]:
-    found = Places(kinds, context_of((tool,))).find(arguments)
+    found = ArgumentPlaces(kinds, context_of((tool,))).find(arguments)
     return {each.where: (each.kind, each.value) for each in found}
 
 
@@ -101,7 +101,7 @@ def test_a_program_beside_its_arguments_is_one_command() -> None:
 
 
 def test_named_arguments_are_taken_at_their_word_and_end_the_guessing() -> None:
-    found = Places(("command", "url"), named={"command": ("steps.*.do",)}).find(
+    found = ArgumentPlaces(("command", "url"), named={"command": ("steps.*.do",)}).find(
         {"command": "not this", "steps": [{"do": "this", "url": "http://x"}]}
     )
     assert [(each.kind, each.where) for each in found] == [("command", "steps[0].do"), ("url", "steps[0].url")]
@@ -109,26 +109,26 @@ def test_named_arguments_are_taken_at_their_word_and_end_the_guessing() -> None:
 
 @pytest.mark.parametrize("name", ["target", "Target", "TARGET"])
 def test_t39_an_argument_that_was_named_counts_in_any_case(name: str) -> None:
-    named = Places(("path",), named={"path": ("target", "more.*.place")})
+    named = ArgumentPlaces(("path",), named={"path": ("target", "more.*.place")})
     assert [one.kind for one in named.find({name: "/etc/shadow"})] == ["path"]
     assert [one.kind for one in named.find({"More": [{"Place": "/etc/shadow"}]})] == ["path"]
-    by_schema = Places(("path",), by_schema={"target": "path"})
+    by_schema = ArgumentPlaces(("path",), by_schema={"target": "path"})
     assert [one.kind for one in by_schema.find({name: "/etc/shadow"})] == ["path"]
 
 
 def test_a_text_that_is_named_is_looked_at_though_no_name_would_tell() -> None:
-    (one,) = Places(("url",), named={"text": ("body",)}).find({"body": "see http://10.0.0.1/", "other": "x"})
+    (one,) = ArgumentPlaces(("url",), named={"text": ("body",)}).find({"body": "see http://10.0.0.1/", "other": "x"})
     assert (one.kind, one.where) == ("text", "body")
 
 
 def test_otherwise_every_text_counts() -> None:
-    found = Places((), otherwise="text").find({"a": "x", "b": [{"c": "y"}], "n": 1})
+    found = ArgumentPlaces((), otherwise="text").find({"a": "x", "b": [{"c": "y"}], "n": 1})
     assert [(each.kind, each.where) for each in found] == [("text", "a"), ("text", "b[0].c")]
 
 
 def test_more_values_than_are_looked_at_are_an_error_and_not_a_pass() -> None:
     with pytest.raises(TooMany):
-        Places(ALL).find({"x": ["y"] * 30_000, "command": "rm -rf /"})
+        ArgumentPlaces(ALL).find({"x": ["y"] * 30_000, "command": "rm -rf /"})
 
 
 def test_the_schema_tells_by_name_format_and_description() -> None:
@@ -168,7 +168,7 @@ json_values = st.recursive(
 def test_no_arguments_and_no_schema_make_it_fail(arguments: Any, schema: Any) -> None:
     by_schema = kinds_in_schema(schema)
     free_texts(schema)
-    for found in Places(ALL, by_schema=by_schema, otherwise="text").find(arguments):
+    for found in ArgumentPlaces(ALL, by_schema=by_schema, otherwise="text").find(arguments):
         assert isinstance(found.value, str | list)
         for validator in KINDS:
             judge_value(validator, found, Rules(roots=("/srv",)))
@@ -180,7 +180,7 @@ def test_a_command_is_found_however_deep_it_is_buried(path: list[str], name: str
     value: object = {name: "rm"}
     for at, key in enumerate(path):
         value = {key: value} if at % 2 else {key: [value]}
-    assert len(Places(ALL).find(json.loads(json.dumps(value)))) == 1
+    assert len(ArgumentPlaces(ALL).find(json.loads(json.dumps(value)))) == 1
 
 
 def found(kind: ArgumentKind, value: str | list[str], **beside: object) -> FoundArgument:
@@ -248,10 +248,10 @@ def test_arguments_whose_names_differ_only_in_case_have_the_kinds_of_both() -> N
         described = ("A shell command to run", "The URL to open")
         both = zip(names, described, strict=True)
         schema = {"properties": {name: {"type": "string", "description": text} for name, text in both}}
-        found = Places(ALL, by_schema=kinds_in_schema(schema)).find({"run": "rm -rf ~"})
+        found = ArgumentPlaces(ALL, by_schema=kinds_in_schema(schema)).find({"run": "rm -rf ~"})
         assert {each.kind for each in found} == {"command", "url"}
         command, path = ((names[0],), (names[1],))
-        listed = Places(ALL, named={"command": command, "path": path}).find({"Run": ["rm", "-rf"]})
+        listed = ArgumentPlaces(ALL, named={"command": command, "path": path}).find({"Run": ["rm", "-rf"]})
         assert {(each.kind, str(each.value)) for each in listed} == {
             ("command", "['rm', '-rf']"), ("path", "rm"), ("path", "-rf")
         }  # fmt: skip

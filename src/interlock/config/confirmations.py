@@ -13,7 +13,7 @@ import msgspec
 from .files import write_atomically
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedServer(msgspec.Struct, frozen=True):
     """A server that a file would start or connect to, exactly as written, without its variables filled in."""
 
     id: str
@@ -29,12 +29,12 @@ class Planned(msgspec.Struct, frozen=True):
     enabled: bool = True
 
 
-class Unconfirmed(msgspec.Struct, frozen=True):
+class UnconfirmedFile(msgspec.Struct, frozen=True):
     """A project-local file whose current content nobody has confirmed."""
 
     path: str
     hash: str
-    servers: tuple[Planned, ...] = ()
+    servers: tuple[PlannedServer, ...] = ()
     settings: tuple[str, ...] = ()
     """Other settings as written. Only a project's `interlock.toml` has them."""
 

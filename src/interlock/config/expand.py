@@ -14,7 +14,7 @@ from .home import user_home
 from .secret_sources import NoSecret, SecretSources
 
 
-class Expanded(msgspec.Struct, frozen=True):
+class ExpandedValue(msgspec.Struct, frozen=True):
     """A value with its variables filled in, and the variables that could not be."""
 
     text: str
@@ -33,7 +33,7 @@ class Expanded(msgspec.Struct, frozen=True):
         return not (self.missing or self.unreadable or self.foreign or self.failed)
 
 
-def expand(text: str, variables: Mapping[str, str], secrets: SecretSources | None = None) -> Expanded:
+def expand(text: str, variables: Mapping[str, str], secrets: SecretSources | None = None) -> ExpandedValue:
     """Replace each variable in `text` by its value. A missing one stays as written. Without `secrets`, none is read."""
     foreign: list[str] = []
     failed: list[NoSecret] = []
@@ -66,7 +66,7 @@ def expand(text: str, variables: Mapping[str, str], secrets: SecretSources | Non
         return value
 
     filled = _PIECE.sub(fill, text)
-    return Expanded(
+    return ExpandedValue(
         filled, tuple(dict.fromkeys(missing)), tuple(dict.fromkeys(unreadable)), tuple(foreign), tuple(failed)
     )
 

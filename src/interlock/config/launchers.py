@@ -32,7 +32,7 @@ class CodeKind(Enum):
     NOTHING = "no argument"
 
 
-class Way(NamedTuple):
+class LaunchVariant(NamedTuple):
     """One way to start a server."""
 
     target: CodeKind
@@ -66,7 +66,7 @@ def why_unusual(launcher: str, arguments: Sequence[str]) -> str:
     return nearest[1]
 
 
-def _compare(launcher: str, way: Way, arguments: Sequence[str]) -> tuple[int, str]:
+def _compare(launcher: str, way: LaunchVariant, arguments: Sequence[str]) -> tuple[int, str]:
     """How many subcommands of `way` were found, and why the arguments differ from it. Empty if they fit."""
     matched = 0
     has_package = False
@@ -200,11 +200,11 @@ _VALUES: Final = {
 
 
 @lru_cache(maxsize=1)
-def launchers() -> dict[str, tuple[Way, ...]]:
+def launchers() -> dict[str, tuple[LaunchVariant, ...]]:
     """The programs that another program's file may name, besides those of the project, and how each starts a server."""
     from interlock.judge.tables import read_table  # few files of other programs have commands to check
 
-    found: dict[str, tuple[Way, ...]] = {}
+    found: dict[str, tuple[LaunchVariant, ...]] = {}
     for row in read_table("interlock.config", "launchers.txt"):
         for spelling in " ".join(row.head).split(" or "):
             launcher, *words = spelling.split()
@@ -212,9 +212,9 @@ def launchers() -> dict[str, tuple[Way, ...]]:
     return found
 
 
-def _way(row: Row, words: list[str]) -> Way:
+def _way(row: Row, words: list[str]) -> LaunchVariant:
     valued = [text.split() for key, text in row.fields if key == "valued"]
-    return Way(
+    return LaunchVariant(
         CodeKind[row.one("target").upper()],
         tuple(words),
         alone=_flags(row, "alone"),

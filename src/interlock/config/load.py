@@ -16,9 +16,9 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
-from .confirmations import Confirmations, Planned, Unconfirmed
+from .confirmations import Confirmations, PlannedServer, UnconfirmedFile
 from .documents import ParsedFile, read_document
-from .expand import Expanded, all_variables, expand, literal, variables_in
+from .expand import ExpandedValue, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config, user_home
 from .hub_secret import BadHubSecret, configured_secret
 from .live_sections import check_webhook_secrets
@@ -39,7 +39,7 @@ class LoadedConfig(msgspec.Struct, frozen=True):
 
     config: Config
     problems: tuple[Problem, ...] = ()
-    unconfirmed: tuple[Unconfirmed, ...] = ()
+    unconfirmed: tuple[UnconfirmedFile, ...] = ()
 
     @property
     def usable(self) -> bool:
@@ -91,7 +91,7 @@ class _Loading:
         self.env = env
         self.files: list[str] = []
         self.problems: list[Problem] = []
-        self.unconfirmed: dict[str, Unconfirmed] = {}
+        self.unconfirmed: dict[str, UnconfirmedFile] = {}
         self.servers: dict[str, ServerSettings] = {}
         self.sections: dict[str, Section] = {}
         """The section of each server."""
@@ -231,7 +231,7 @@ class _Loading:
             report.add(("channels", name), f"[channels.{name}] begins no turns: {NO_MODEL}", ADD_MODEL, fatal=False)
         return replace(config, models=models)
 
-    def _expand(self, text: str, file: Path | str) -> Expanded:
+    def _expand(self, text: str, file: Path | str) -> ExpandedValue:
         """Fill in the variables of a text in a file."""
         return expand(text, all_variables(self.env), self._secrets.get(str(file)))
 
@@ -294,7 +294,7 @@ class _Loading:
         servers_planned = tuple(planned(name, server, refused.get(name)) for name, server in servers.items())
         write = json.JSONEncoder(default=str, ensure_ascii=False, separators=(",", ":")).encode
         settings = tuple(f"{key} = {write(value)}" for key, value in others.items())
-        self.unconfirmed[str(document.path)] = Unconfirmed(
+        self.unconfirmed[str(document.path)] = UnconfirmedFile(
             str(document.path), document.sha256, servers_planned, settings
         )
 
@@ -329,9 +329,9 @@ class _Loading:
         return replace(filled, problem=server.problem or problems[0]) if problems else filled
 
 
-def planned(name: str, server: ServerSettings, refused: str | None = None) -> Planned:
+def planned(name: str, server: ServerSettings, refused: str | None = None) -> PlannedServer:
     """The server as a person confirms it."""
-    return Planned(
+    return PlannedServer(
         id=name,
         command=server.command,
         url=server.url,
@@ -359,7 +359,7 @@ def _filled_oauth(oauth: ServerOAuthSettings, fill: Callable[..., str]) -> Serve
     return replace(oauth, **filled) if filled else oauth
 
 
-def _why_unfilled(subject: str, result: Expanded) -> tuple[str, str]:
+def _why_unfilled(subject: str, result: ExpandedValue) -> tuple[str, str]:
     """Message and hint."""
     if result.foreign:
         message = f"{subject} uses `${{{result.foreign[0]}:…}}`, which only your own interlock.toml may"

@@ -10,7 +10,7 @@ import ctypes
 import os
 from typing import Any, Final
 
-from interlock.containment.seccomp import Installation
+from interlock.containment.seccomp import SeccompFilter
 
 FAILED: Final = 126
 """The exit code of a process that could not be filtered."""
@@ -24,7 +24,7 @@ _kept: list[Any] = []
 
 def filter_forks(filter: bytes) -> None:
     """Filter every process that C code forks from now on. This cannot be undone. Raises OSError."""
-    ready = Installation(filter)
+    ready = SeccompFilter(filter)
 
     def in_child() -> None:
         try:

@@ -29,7 +29,7 @@ verified: dict[str, str] = {}
 """Folders whose files this process has verified, with their digests."""
 
 
-class Install(msgspec.Struct, frozen=True):
+class ServerInstall(msgspec.Struct, frozen=True):
     """The installation of one server."""
 
     command: tuple[str, ...]
@@ -80,12 +80,12 @@ def names_own_program(package: WantedPackage) -> bool:
     return package.program == bare(package.package)
 
 
-def installed(folder: str, command: tuple[str, ...]) -> Install | None:
+def installed(folder: str, command: tuple[str, ...]) -> ServerInstall | None:
     """The installed form of a command; None if it needs none. Raises `ContainmentRefused` without it."""
     if wanted(command) is None:
         return None
     try:
-        record = msgspec.json.decode(Path(folder, RECORD).read_bytes(), type=Install)
+        record = msgspec.json.decode(Path(folder, RECORD).read_bytes(), type=ServerInstall)
     except (OSError, msgspec.MsgspecError):
         record = None
     hint = f"run `interlock install {os.path.basename(folder)}`"
@@ -98,7 +98,7 @@ def installed(folder: str, command: tuple[str, ...]) -> Install | None:
     return record
 
 
-def install(folder: Path, command: tuple[str, ...], env: Mapping[str, str]) -> Install:
+def install(folder: Path, command: tuple[str, ...], env: Mapping[str, str]) -> ServerInstall:
     """Fetch the packages of a command into the server's folder. Blocks. Raises `ContainmentRefused`."""
     package = wanted(command)
     if package is None:
@@ -107,7 +107,7 @@ def install(folder: Path, command: tuple[str, ...], env: Mapping[str, str]) -> I
     place.mkdir(parents=True)
     try:
         argv = (_npm if package.launcher == "npx" else _uv)(place, package, env)
-        record = Install(command, (*argv, *package.arguments), str(place), package.package, digest_of(place))
+        record = ServerInstall(command, (*argv, *package.arguments), str(place), package.package, digest_of(place))
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise

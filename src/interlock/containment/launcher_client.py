@@ -30,7 +30,7 @@ START_S: Final = 30.0
 """How long the launcher may take to start a server."""
 
 
-class Started(NamedTuple):
+class LaunchedServer(NamedTuple):
     """A server that the launcher started."""
 
     pid: int
@@ -42,7 +42,7 @@ class ContainedProcess:
     """A contained server, with the attributes of `subprocess.Popen` that the transport uses."""
 
     def __init__(
-        self, started: Started, pipes: tuple[IO[bytes], IO[bytes], IO[bytes]], launcher: LauncherClient
+        self, started: LaunchedServer, pipes: tuple[IO[bytes], IO[bytes], IO[bytes]], launcher: LauncherClient
     ) -> None:
         self.pid = started.pid
         self.stdin, self.stdout, self.stderr = pipes
@@ -93,14 +93,14 @@ class LauncherClient:
         self._control = ours
         self._lock = threading.Lock()
         self._number = 0
-        self.starting: dict[int, Future[Started]] = {}
-        self.running: dict[int, Started] = {}
+        self.starting: dict[int, Future[LaunchedServer]] = {}
+        self.running: dict[int, LaunchedServer] = {}
         self.alive = True
         threading.Thread(target=self._read, name="launcher", daemon=True).start()
 
-    def start(self, plan: StartPlan, pipes: tuple[int, int, int]) -> Started:
+    def start(self, plan: StartPlan, pipes: tuple[int, int, int]) -> LaunchedServer:
         """Start a server on its ends of three pipes. Raises `ContainmentRefused`."""
-        starting: Future[Started] = Future()
+        starting: Future[LaunchedServer] = Future()
         with self._lock:
             self._number += 1
             number = self._number
@@ -116,7 +116,7 @@ class LauncherClient:
             self._give_up(number, starting)
             raise ContainmentRefused(f"the server cannot be contained: {str(cause) or 'it took too long'}") from None
 
-    def _give_up(self, number: int, starting: Future[Started]) -> None:
+    def _give_up(self, number: int, starting: Future[LaunchedServer]) -> None:
         """Forget a server that did not start in time. If it starts later, it is killed."""
         with self._lock:
             self.starting.pop(number, None)
@@ -154,7 +154,7 @@ class LauncherClient:
                 return
             starting = self.starting.pop(message["id"], None)
             if "pid" in message:
-                started = self.running[message["pid"]] = Started(message["pid"], Future())
+                started = self.running[message["pid"]] = LaunchedServer(message["pid"], Future())
         if starting is None:
             if "pid" in message:
                 self.signal(started.pid, _KILL)  # The start was given up.

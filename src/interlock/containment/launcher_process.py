@@ -62,7 +62,7 @@ class GroupBounds(NamedTuple):
     processes: int
 
 
-class Spare:
+class SpareProcess:
     """A forked process that waits to become a server, in its own session and control groups.
 
     Joining a control group takes the kernel up to 20 ms, so a spare does it before a server is requested. It also does
@@ -102,7 +102,7 @@ class Spare:
         _close(self.pins)
 
 
-class Running:
+class LauncherChild:
     """A server that was started and has not ended."""
 
     def __init__(self, pid: int, backend: str, groups: list[Path], ends_at: float, pins: list[int]) -> None:
@@ -133,7 +133,7 @@ class Launcher:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._hub = control.fileno()
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, LauncherChild] = {}
         self._leftover_groups: list[Path] = []
         self._number = 0
         self._woken, waking = os.pipe()
@@ -142,7 +142,7 @@ class Launcher:
         signal.set_wakeup_fd(waking)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
-        self._spares: dict[ServerKind, Spare] = {}
+        self._spares: dict[ServerKind, SpareProcess] = {}
         """One for each kind of server that was asked for."""
         self._expected: dict[ServerKind, GroupBounds] = {}
         """The bounds of the last server of each kind: those of the next one, most likely."""
@@ -204,7 +204,7 @@ class Launcher:
         if alone:
             # The filter forbids the server to choose processors, so choose them here.
             os.sched_setaffinity(spare.pid, _processors(plan))
-        running = Running(spare.pid, plan.backend, spare.groups, time.monotonic() + plan.time_s, spare.pins)
+        running = LauncherChild(spare.pid, plan.backend, spare.groups, time.monotonic() + plan.time_s, spare.pins)
         try:
             spare.hand_over(packet, pipes)
         except OSError:
@@ -219,10 +219,10 @@ class Launcher:
             kind = missing.pop()
             self._spares[kind] = self._new_spare(kind)
 
-    def _new_spare(self, kind: ServerKind | None) -> Spare:
+    def _new_spare(self, kind: ServerKind | None) -> SpareProcess:
         self._number += 1
         expected = None if kind is None else self._expected.get(kind)
-        return Spare(f"{cgroups.names_of(os.getpid())}{self._number}", kind, expected)
+        return SpareProcess(f"{cgroups.names_of(os.getpid())}{self._number}", kind, expected)
 
     def _reap(self) -> None:
         while True:

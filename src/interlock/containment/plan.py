@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.containment.backends import choose
-from interlock.containment.installs import Install, bare, installed
+from interlock.containment.installs import ServerInstall, bare, installed
 from interlock.containment.policy import OPEN_FILES, Containment, ContainmentRefused, StartPlan
 from interlock.containment.scripts import interpreter_of
 
@@ -184,7 +184,7 @@ def _inside(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
-def _own_file(install: Install | None, home: Path) -> dict[str, str]:
+def _own_file(install: ServerInstall | None, home: Path) -> dict[str, str]:
     """The variable that moves a package's file to the server's home. A configured value overrides it."""
     known = None if install is None else OWN_FILES.get(bare(install.package))
     return {} if known is None else {known[0]: str(home / known[1])}

@@ -334,7 +334,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("lines", ctypes.c_void_p))
 
 
-class Installation:
+class SeccompFilter:
     """A filter that is ready for the kernel. Installing it allocates no memory and takes no lock of the C library."""
 
     def __init__(self, filter: bytes) -> None:
@@ -353,4 +353,4 @@ class Installation:
 
 def install(filter: bytes) -> None:
     """Apply a filter to this process and everything it will start. Raises OSError."""
-    Installation(filter).install()
+    SeccompFilter(filter).install()

@@ -50,7 +50,7 @@ class TokenBudget(msgspec.Struct, frozen=True):
         return cls(max_tokens, reserve, max_tokens - reserve - cached, cached)
 
 
-class Fit(msgspec.Struct, frozen=True):
+class FittedList(msgspec.Struct, frozen=True):
     """The tools of a list that fit, in order, and those that do not."""
 
     kept: tuple[str, ...]
@@ -118,7 +118,7 @@ class SessionTools:
         """The tokens that a search may return. Its results replace earlier ones."""
         return self.budget.max_tokens - sum(self._pinned.values()) - sum(self._cached.values())
 
-    def discover(self, found: Sequence[tuple[str, int]], spare: int = 0) -> Fit:
+    def discover(self, found: Sequence[tuple[str, int]], spare: int = 0) -> FittedList:
         """Cut the results of a search, best first, to the remaining tokens. They replace earlier results.
 
         A tool that is in the context already is returned again, and costs again. `spare` is the tokens of the rest of
@@ -212,7 +212,7 @@ class SessionTools:
             self._discovered.popitem()
 
 
-def fit(found: Sequence[tuple[str, int]], tokens: int) -> Fit:
+def fit(found: Sequence[tuple[str, int]], tokens: int) -> FittedList:
     """The tools of a ranked list that fit, best first. Tools that are too large are skipped and named."""
     kept: list[str] = []
     left_out: list[str] = []
@@ -228,7 +228,7 @@ def fit(found: Sequence[tuple[str, int]], tokens: int) -> Fit:
             used += cost
         else:
             left_out.append(name)
-    return Fit(tuple(kept), tuple(left_out), used)
+    return FittedList(tuple(kept), tuple(left_out), used)
 
 
 def _check_tokens(name: str, tokens: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from interlock.discovery import words
 from interlock.discovery.entries import ToolEntry
-from interlock.discovery.usage import Raise
+from interlock.discovery.usage import UsageBoost
 
 
 def whole_words(texts: Iterable[str]) -> dict[str, str]:
@@ -32,7 +32,7 @@ def matched_words(asked: dict[str, str], matched: list[tuple[str, str]], entry: 
     return ", ".join(shown)
 
 
-def learned(raised: Raise) -> str:
+def learned(raised: UsageBoost) -> str:
     """How earlier use raised the tool."""
     times = "once" if raised.count == 1 else f"{raised.count} times"
     return f"learned: called {times} after queries like this, +{raised.share:.2f}"

@@ -19,7 +19,7 @@ from interlock.discovery.explain import learned, matched_words, whole_words
 from interlock.discovery.queries import Filters, Hit, SearchResult, check_search
 from interlock.discovery.semantic import Embedder, VectorIndex
 from interlock.discovery.split_query import QueryPart, SplitQuery, split_query
-from interlock.discovery.usage import Raise
+from interlock.discovery.usage import UsageBoost
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 MAX_TOOLS = 200_000
-_NOTHING_RAISED: Mapping[Identity, Raise] = {}
+_NOTHING_RAISED: Mapping[Identity, UsageBoost] = {}
 LEXICAL_WEIGHT = 0.4
 """The weight of words beside meaning. A lower weight hurts long tasks, a higher one hurts everyday words."""
 
@@ -119,7 +119,7 @@ class ToolIndex:
         limit: int = 5,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         allowed: Allowed = None,
-        raised: Mapping[Identity, Raise] = _NOTHING_RAISED,
+        raised: Mapping[Identity, UsageBoost] = _NOTHING_RAISED,
         explain: bool = False,
         covers: int = 0,
     ) -> SearchResult:
@@ -202,7 +202,7 @@ class ToolIndex:
         ]
         return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy
 
-    def _raise(self, scores: Scores, slots: Slots, raised: Mapping[Identity, Raise]) -> Scores:
+    def _raise(self, scores: Scores, slots: Slots, raised: Mapping[Identity, UsageBoost]) -> Scores:
         """Scores with what was learned from use, for tools that the caller may see."""
         import numpy as np
 
@@ -220,7 +220,7 @@ class ToolIndex:
         query: SplitQuery,
         asked: dict[str, str],
         scope: lexical.SearchScope | None,
-        raised: Mapping[Identity, Raise],
+        raised: Mapping[Identity, UsageBoost],
     ) -> tuple[str, ...]:
         """The reasons for a hit: its matching words, its meaning, and learned use."""
         import numpy as np
@@ -342,8 +342,8 @@ class ToolIndex:
         return entry
 
 
-def _fields(entry: ToolEntry) -> lexical.Fields:
-    return lexical.Fields(
+def _fields(entry: ToolEntry) -> lexical.ToolFields:
+    return lexical.ToolFields(
         name=entry.name,
         server=entry.server,
         description=entry.description,

@@ -57,7 +57,7 @@ class SearchScope:
         """A number that no other scope has, for caches of results."""
 
 
-class Fields(msgspec.Struct, frozen=True):
+class ToolFields(msgspec.Struct, frozen=True):
     """The text of one tool, by field."""
 
     name: str
@@ -93,7 +93,7 @@ class LexicalIndex:
         """Whether a visible tool contains a term."""
         return self._known(term, scope) is not None
 
-    def put(self, slot: int, fields: Fields) -> None:
+    def put(self, slot: int, fields: ToolFields) -> None:
         """Index a tool under a slot, and replace the slot's previous tool."""
         self._clear_cache()
         if slot in self._terms_of:
@@ -351,7 +351,7 @@ def _position(slots: array[int], slot: int) -> int:
     return int(np.flatnonzero(np.frombuffer(slots, np.int32) == slot)[0])
 
 
-def _frequencies(fields: Fields) -> dict[str, float]:
+def _frequencies(fields: ToolFields) -> dict[str, float]:
     """The weighted frequency of each term over all fields. Each field is normalized by its typical length."""
     total: dict[str, float] = {}
     for texts, weight, typical in (

@@ -34,7 +34,7 @@ class RememberedUse(msgspec.Struct, frozen=True):
     count: int = 1
 
 
-class Raise(msgspec.Struct, frozen=True):
+class UsageBoost(msgspec.Struct, frozen=True):
     """Why a tool is raised: the similarity of the closest query, and how often the tool succeeded for it."""
 
     likeness: float
@@ -73,15 +73,15 @@ class ToolUsage:
         known = frozenset(list(dict.fromkeys(terms))[:MAX_TERMS])
         return self._put(owner, known, tool, self._of.get(owner, _NONE).get((known, tool), 0) + 1)
 
-    def raised(self, owner: str, terms: Iterable[str]) -> dict[Identity, Raise]:
+    def raised(self, owner: str, terms: Iterable[str]) -> dict[Identity, UsageBoost]:
         """The tools that succeeded for similar queries of this principal."""
         wanted = set(terms)
-        found: dict[Identity, Raise] = {}
+        found: dict[Identity, UsageBoost] = {}
         for (before, tool), count in self._of.get(owner, _NONE).items():
             common = len(before & wanted)
             likeness = common / (len(before) + len(wanted) - common)
-            if likeness >= LIKE and (tool not in found or found[tool].share < Raise(likeness, count).share):
-                found[tool] = Raise(likeness, count)
+            if likeness >= LIKE and (tool not in found or found[tool].share < UsageBoost(likeness, count).share):
+                found[tool] = UsageBoost(likeness, count)
         return found
 
     def _put(self, owner: str, terms: frozenset[str], tool: Identity, count: int) -> set[str]:

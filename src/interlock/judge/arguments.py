@@ -58,7 +58,7 @@ class FoundArgument(NamedTuple):
     """The object it stands in."""
 
 
-class Places:
+class ArgumentPlaces:
     """Finds values of some kinds in the arguments of one tool."""
 
     def __init__(

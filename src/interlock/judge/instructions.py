@@ -20,7 +20,7 @@ ENOUGH = 1.5
 """The weight at which text counts as an instruction."""
 
 
-class Weighed(NamedTuple):
+class WeighedText(NamedTuple):
     """The heaviest reading of a text: its weight, what weighed in, and how it was disguised."""
 
     weight: float
@@ -41,7 +41,7 @@ def judge_instructions(text: str | Readings, where: str = "The text") -> tuple[F
     return weighed.findings if weighed.weight >= ENOUGH else ()
 
 
-def weigh(text: str, where: str = "The text", *, name: bool = False, nearby: bool = False) -> Weighed:
+def weigh(text: str, where: str = "The text", *, name: bool = False, nearby: bool = False) -> WeighedText:
     """How strongly the text of a definition instructs the model. With `name`, read as the name of a parameter.
 
     With `nearby`, weak signals of a long text count together only where they stand together.
@@ -49,9 +49,9 @@ def weigh(text: str, where: str = "The text", *, name: bool = False, nearby: boo
     return _weigh(Readings(text, name=name), where, name=name, quotes=False, nearby=nearby)
 
 
-def _weigh(readings: Readings, where: str, *, name: bool, quotes: bool, nearby: bool) -> Weighed:
+def _weigh(readings: Readings, where: str, *, name: bool, quotes: bool, nearby: bool) -> WeighedText:
     """The heaviest reading. With `quotes`, for results, a phrase that is quoted as an example does not count."""
-    best = Weighed(0.0, ())
+    best = WeighedText(0.0, ())
     for disguise, reading in readings:
         found = _weigh_plain(reading, where, disguise, name, quotes, nearby)
         if found.weight > best.weight:
@@ -85,7 +85,7 @@ class _SignalMatch(NamedTuple):
     words: str
 
 
-def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool, nearby: bool) -> Weighed:
+def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool, nearby: bool) -> WeighedText:
     found = list(_signals_in(text.encode("utf-8", "replace"), name, quotes))
     if not name and (not disguise or len(text) <= SHORT):
         found += [
@@ -105,7 +105,7 @@ def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool,
         Finding(f"instruction.{rule}", f"{where} {RULE_MESSAGES[rule]}{hidden}: {words[:120]!r}.", _HINT)
         for _, (rule, *_), words in kept
     ]
-    return Weighed(_weight_of(kept), tuple(findings), any(not each.signal.address for each in found))
+    return WeighedText(_weight_of(kept), tuple(findings), any(not each.signal.address for each in found))
 
 
 def _weight_of(found: Sequence[_SignalMatch]) -> float:

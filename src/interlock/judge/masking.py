@@ -28,7 +28,7 @@ KNOWN: Final[Mapping[str, str]] = {
 """Patterns that an operator can choose by name."""
 
 
-class Masked(NamedTuple):
+class MaskedText(NamedTuple):
     """A text without what was masked, and how much was masked by kind."""
 
     text: str
@@ -48,12 +48,12 @@ class Masker:
         self.held_for_own = MAX_OWN_MATCH_CHARS if own else 0
         """Characters that a stream must hold back in any case."""
 
-    def mask(self, text: str) -> Masked:
+    def mask(self, text: str) -> MaskedText:
         """Mask a whole text."""
         found = self.find(text)
         if not found:
-            return Masked(text, {})
-        return Masked(_replaced(text, found, 0, len(text)), Counter(each.kind for each in found))
+            return MaskedText(text, {})
+        return MaskedText(_replaced(text, found, 0, len(text)), Counter(each.kind for each in found))
 
     def mask_value(self, value: object) -> tuple[object, Counter[str]]:
         """Mask every text in a JSON value, the names of members included. A name can make its value a secret."""

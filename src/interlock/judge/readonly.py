@@ -13,7 +13,7 @@ import msgspec
 from interlock.judge.findings import Finding
 from interlock.judge.shell.budget import READING, WorkBudget
 from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.flags import operands, uses_flag
 from interlock.judge.shell.followed import FollowedScript
@@ -189,7 +189,9 @@ _PROCESSES = frozenset({"-p", "-P", "-u", "--pid", "--pgid", "--uid"})
 def _why_writes(name: str, program: Program, arguments: Sequence[str]) -> str | None:
     """The reason why this use of a reading program writes."""
     reader = program.reader
-    reason = program.why_writes(Use(name, arguments, reader.values if reader is not None else program.read_values))
+    reason = program.why_writes(
+        ProgramUse(name, arguments, reader.values if reader is not None else program.read_values)
+    )
     if reason is not None or reader is None:
         return reason
     used = uses_flag(arguments, reader.writes, reader.letters)

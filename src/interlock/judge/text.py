@@ -16,7 +16,7 @@ from interlock.judge.findings import Finding
 MAX_FINDINGS = 64
 
 
-class Hidden(NamedTuple):
+class HiddenText(NamedTuple):
     """A stretch of text that is not what it seems."""
 
     rule: str
@@ -57,24 +57,24 @@ def escape(text: str) -> str:
     return "".join([char if char.isprintable() and char not in _BLANKS else f"\\u{{{ord(char):04X}}}" for char in text])
 
 
-def hidden_in(text: str) -> Iterator[Hidden]:
+def hidden_in(text: str) -> Iterator[HiddenText]:
     """Every stretch of hidden text: first what cannot be seen, in order, then words that look like others."""
     if text.isascii():
         # Nearly every text ends here: the rest of the tables is for the others.
         if text.isprintable() or not _any(_ASCII_SUSPECT, text):
             return
         for match in _each(_ASCII_HIDDEN, text):
-            yield Hidden(_ansi_or_control(match[0]), *match.span())
+            yield HiddenText(_ansi_or_control(match[0]), *match.span())
         return
     for kind, start, end in _unseen(text):
-        yield Hidden(f"text.{kind}", start, end)
+        yield HiddenText(f"text.{kind}", start, end)
     if _any(_TWIN, text):
         for match in _each(_TWIN_WORD, text):
-            yield Hidden("text.lookalike", *match.span())
+            yield HiddenText("text.lookalike", *match.span())
     for match in _each(_MATH_WORD, text):
-        yield Hidden("text.lookalike", *match.span())
+        yield HiddenText("text.lookalike", *match.span())
     for match in _each(_STACKED, text):
-        yield Hidden("text.stacked_marks", *match.span())
+        yield HiddenText("text.stacked_marks", *match.span())
 
 
 STRETCH = 8_192

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from .regex import Anchor, Choice, Letters, Node, Repeat, Sequence, parse
+from .regex import Anchor, CharacterSet, Choice, Node, Repeat, Sequence, parse
 
 _MAX_CHARACTERS = 10_000
 _NAMES = {(65, 90): "uppercase letters", (97, 122): "lowercase letters", (48, 57): "digits"}
@@ -59,7 +59,7 @@ class _Writer:
 
     def write(self, node: Node) -> str:
         match node:
-            case Letters():
+            case CharacterSet():
                 return self._letter(node)
             case Sequence(parts):
                 return "".join([self.write(part) for part in parts])
@@ -69,7 +69,7 @@ class _Writer:
                 return self._repeat(node)
         return ""
 
-    def _letter(self, letters: Letters) -> str:
+    def _letter(self, letters: CharacterSet) -> str:
         if letters.negated:
             usable = (97 + self._variant % 26, *range(97, 123), *range(33, 1000))
             free = (code for code in usable if not any(low <= code <= high for low, high in letters.ranges))
@@ -103,12 +103,12 @@ def _is_plain(node: Node) -> bool:
     if len(parts) != 1:
         return not parts
     inner = parts[0].part if isinstance(parts[0], Repeat) else parts[0]
-    return isinstance(inner, Letters)
+    return isinstance(inner, CharacterSet)
 
 
-def _all_letters(node: Node) -> tuple[Letters, ...]:
+def _all_letters(node: Node) -> tuple[CharacterSet, ...]:
     match node:
-        case Letters():
+        case CharacterSet():
             return (node,)
         case Sequence(parts) | Choice(parts):
             return tuple(letters for part in parts for letters in _all_letters(part))
@@ -120,7 +120,7 @@ def _all_letters(node: Node) -> tuple[Letters, ...]:
 def _lengths(node: Node) -> tuple[int, int | None]:
     """The shortest and the longest text that fits; None where nothing bounds the longest."""
     match node:
-        case Letters():
+        case CharacterSet():
             return 1, 1
         case Sequence(parts) | Choice(parts):
             lows, highs = zip(*map(_lengths, parts), strict=True) if parts else ((0,), (0,))
@@ -132,7 +132,7 @@ def _lengths(node: Node) -> tuple[int, int | None]:
     return 0, 0
 
 
-def _letters_in_words(found: tuple[Letters, ...]) -> str:
+def _letters_in_words(found: tuple[CharacterSet, ...]) -> str:
     spans = list(dict.fromkeys(span for letters in found for span in letters.ranges))
     if any(letters.negated for letters in found):
         plain = len(found) == 1 and all(low == high for low, high in spans)

@@ -28,7 +28,7 @@ _LITERAL = re.compile(r"[^\\^$.\[|()*+?{]", re.DOTALL)
 _SET_LITERAL = re.compile(r"[^\\\[\]&]|&(?!&)", re.DOTALL)
 
 
-class Letters(msgspec.Struct, frozen=True):
+class CharacterSet(msgspec.Struct, frozen=True):
     """One character out of ranges of code points, or out of all others."""
 
     ranges: tuple[tuple[int, int], ...]
@@ -61,7 +61,7 @@ class Anchor(msgspec.Struct, frozen=True):
     sign: str
 
 
-Node: TypeAlias = Letters | Sequence | Choice | Repeat | Anchor
+Node: TypeAlias = CharacterSet | Sequence | Choice | Repeat | Anchor
 
 
 def parse(pattern: str) -> Node | None:
@@ -126,7 +126,7 @@ class _Reader:
         if self._skip("["):
             return self._set()
         if self._skip("."):
-            return Letters(((10, 10), (13, 13)), negated=True)
+            return CharacterSet(((10, 10), (13, 13)), negated=True)
         return self._letter(_LITERAL)
 
     def _repeated(self, part: Node) -> Node:
@@ -140,7 +140,7 @@ class _Reader:
         _known(high is None or high >= low)
         return Repeat(part, low, high)
 
-    def _set(self) -> Letters:
+    def _set(self) -> CharacterSet:
         negated = self._skip("^")
         ranges: list[tuple[int, int]] = []
         while not self._skip("]"):
@@ -156,20 +156,20 @@ class _Reader:
             else:
                 ranges.extend(member.ranges)
         _known(bool(ranges))
-        return Letters(tuple(ranges), negated)
+        return CharacterSet(tuple(ranges), negated)
 
-    def _letter(self, literal: re.Pattern[str]) -> Letters:
+    def _letter(self, literal: re.Pattern[str]) -> CharacterSet:
         """One character of a pattern or of a set, escaped or matching `literal`."""
         found = self._match(_ESCAPE) or _known(self._match(literal))
         parts = found.groupdict()
         if letter := parts.get("set"):
-            return Letters(_ESCAPED[letter.lower()], negated=letter.isupper())
+            return CharacterSet(_ESCAPED[letter.lower()], negated=letter.isupper())
         if number := parts.get("byte") or parts.get("point"):
             code = int(number, 16)
         else:
             control = parts.get("control")
             code = _CONTROL[control] if control else ord(found[0][-1])
-        return Letters(((code, code),))
+        return CharacterSet(((code, code),))
 
 
 def _known(found: V | None) -> V:

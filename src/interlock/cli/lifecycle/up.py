@@ -17,7 +17,7 @@ from interlock.cli.terminal.failures import CommandFailure, WrongConfiguration, 
 from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config.confirmations import Unconfirmed
+    from interlock.config.confirmations import UnconfirmedFile
     from interlock.config.load import LoadedConfig
     from interlock.config.problems import Problem
     from interlock.config.settings import Config
@@ -164,9 +164,9 @@ def show_problems(problems: tuple[Problem, ...]) -> None:
             say(f"  → {plain(problem.hint)}", err=True)
 
 
-def _ask_to_confirm(loaded: LoadedConfig, *, may_ask: bool) -> list[Unconfirmed]:
+def _ask_to_confirm(loaded: LoadedConfig, *, may_ask: bool) -> list[UnconfirmedFile]:
     """Show each unconfirmed project file and ask the person, if there is one. Returns the confirmed files."""
-    confirmed: list[Unconfirmed] = []
+    confirmed: list[UnconfirmedFile] = []
     for waiting in loaded.unconfirmed:
         _show_unconfirmed(waiting)
         if not (may_ask and is_attended()):
@@ -176,7 +176,7 @@ def _ask_to_confirm(loaded: LoadedConfig, *, may_ask: bool) -> list[Unconfirmed]
     return confirmed
 
 
-def _confirm_in_hub(home: Path, confirmed: list[Unconfirmed]) -> None:
+def _confirm_in_hub(home: Path, confirmed: list[UnconfirmedFile]) -> None:
     """Confirm the files in a hub that runs already."""
     from interlock.cli.control.hub_link import HubLink
 
@@ -185,7 +185,7 @@ def _confirm_in_hub(home: Path, confirmed: list[Unconfirmed]) -> None:
             link.ask("hub/confirm", {"path": waiting.path, "hash": waiting.hash})
 
 
-def _show_unconfirmed(waiting: Unconfirmed) -> None:
+def _show_unconfirmed(waiting: UnconfirmedFile) -> None:
     from interlock.cli.servers.importing import show_planned
     from interlock.judge.secrets import redact
 

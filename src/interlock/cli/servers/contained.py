@@ -14,7 +14,7 @@ from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config.settings import SandboxSettings, ServerSettings
-    from interlock.containment.installs import Install
+    from interlock.containment.installs import ServerInstall
 
 ANSWER_S = 900.0
 """How long the hub may take to install a registered server."""
@@ -73,7 +73,7 @@ def _install_registered(name: str, configured: list[str]) -> dict[str, str]:
     return {"installed": found["server_id"], **{key: found[key] for key in ("package", "digest", "folder")}}
 
 
-def install_packages(name: str, server: ServerSettings) -> Install | None:
+def install_packages(name: str, server: ServerSettings) -> ServerInstall | None:
     """Run the install step of a server; None if it has none. Raises CommandFailure."""
     from interlock.config.home import home_folder
     from interlock.containment import installs

@@ -20,7 +20,7 @@ from interlock.cli.terminal.show import bold, counted, is_attended, json_option,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from interlock.config.confirmations import Planned
+    from interlock.config.confirmations import PlannedServer
     from interlock.config.settings import ServerSettings
 
 
@@ -79,7 +79,7 @@ def import_(
         raise CommandRefused("no server was imported", "fix the problems above; use --trust for servers that you trust")
 
 
-def show_planned(servers: Iterable[Planned]) -> None:
+def show_planned(servers: Iterable[PlannedServer]) -> None:
     """Show every command, address and value, as a person confirms them: in full, but for the secrets."""
     from interlock.hub.admin.server_address import address_shown, command_shown, value_shown
 
@@ -97,7 +97,7 @@ def show_planned(servers: Iterable[Planned]) -> None:
             say(f"      never started: {plain(server.refused)}", err=True)
 
 
-def _confirm(servers: list[Planned], refused: list[str]) -> None:
+def _confirm(servers: list[PlannedServer], refused: list[str]) -> None:
     say("The hub will start:", err=True)
     show_planned(servers)
     for text in refused:

@@ -9,7 +9,7 @@ import secrets
 import time
 from typing import Any, Final
 
-from interlock.discovery.budget import Fit, fit
+from interlock.discovery.budget import FittedList, fit
 from interlock.discovery.errors import DiscoveryError
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.calls.call import Caller
@@ -198,7 +198,7 @@ class DiscoveryTools:
 
     async def _fitted(
         self, caller: Caller, session: Session | None, tools: list[Tool]
-    ) -> tuple[dict[str, ToolSummary], Fit]:
+    ) -> tuple[dict[str, ToolSummary], FittedList]:
         """The summaries of tools, and which of them fit into the budget, best first."""
         summaries = await self._summaries(caller, session, tools)
         context = self.contexts.of(caller, session)
@@ -212,7 +212,7 @@ class DiscoveryTools:
         named = fit(
             [(name, cost_of(name)) for name in fitting.left_out[:MAX_LEFT_OUT]], remaining - fitting.tokens
         ).kept
-        return summaries, Fit(fitting.kept, named or fitting.left_out[:1], fitting.tokens)
+        return summaries, FittedList(fitting.kept, named or fitting.left_out[:1], fitting.tokens)
 
     async def _summaries(self, caller: Caller, session: Session | None, tools: list[Tool]) -> dict[str, ToolSummary]:
         """The summaries of tools. Waits for exact token counts if they decide whether the tools fit."""

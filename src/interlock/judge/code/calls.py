@@ -7,7 +7,7 @@ import re
 
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.disguises import begins_plainly
-from interlock.judge.code.judgement import Judgement
+from interlock.judge.code.judgement import CodeJudgement
 from interlock.judge.code.secret_files import is_secret_path, is_secret_text
 
 _BY_NAME = words.names(
@@ -29,7 +29,7 @@ _CALLS = (
 class CallJudge:
     """Judges the calls of one tree."""
 
-    def __init__(self, judgement: Judgement) -> None:
+    def __init__(self, judgement: CodeJudgement) -> None:
         self._judgement = judgement
         self._origins = judgement.origins
         self._disguises = judgement.disguises

@@ -16,7 +16,7 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 _PROCESSES = ("exec", "spawn", "posix_spawn", "fork", "popen", "sched_set")
 
 
-class Judgement:
+class CodeJudgement:
     """The state that the judges of one tree share."""
 
     def __init__(self, code: str, rules: CodeRules, *, examples_judged: bool = False) -> None:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterable
 
 from interlock.judge.code import vocabulary as words
-from interlock.judge.code.judgement import Judgement
+from interlock.judge.code.judgement import CodeJudgement
 from interlock.judge.shell.patterns import compiled
 
 _CLASSES = words.names("pydantic_settings.BaseSettings pydantic.BaseSettings pydantic_settings.main.BaseSettings")
@@ -24,7 +24,7 @@ def may_hold_settings(code: str) -> bool:
 
 
 def judge_settings(
-    judgement: Judgement, nodes: Iterable[tuple[ast.AST, ast.AST]], is_shown: Callable[[ast.AST], bool]
+    judgement: CodeJudgement, nodes: Iterable[tuple[ast.AST, ast.AST]], is_shown: Callable[[ast.AST], bool]
 ) -> None:
     """Note each place where all settings, or one with the name of a secret, are shown."""
     nodes = list(nodes)
@@ -35,11 +35,11 @@ def judge_settings(
             judgement.note("code.secret_variable", node, message, _HINT)
 
 
-def _is_settings(judgement: Judgement, node: ast.ClassDef) -> bool:
+def _is_settings(judgement: CodeJudgement, node: ast.ClassDef) -> bool:
     return any(not _CLASSES.isdisjoint(judgement.origins.of(base)) for base in node.bases)
 
 
-def _message(judgement: Judgement, node: ast.AST, classes: set[str]) -> str:
+def _message(judgement: CodeJudgement, node: ast.AST, classes: set[str]) -> str:
     """The fault in showing an expression; empty for one that may be shown."""
     match node:
         case ast.Attribute(value=value, attr=name) if _holds_settings(judgement, value, classes):
@@ -53,7 +53,7 @@ def _message(judgement: Judgement, node: ast.AST, classes: set[str]) -> str:
     return ""
 
 
-def _holds_settings(judgement: Judgement, node: ast.AST, classes: set[str], *, followed: bool = True) -> bool:
+def _holds_settings(judgement: CodeJudgement, node: ast.AST, classes: set[str], *, followed: bool = True) -> bool:
     """Whether an expression is a settings object: `Settings()`, `settings`, `config.settings`, `get_settings()`."""
     match node:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from interlock.judge.code.judgement import Judgement
+from interlock.judge.code.judgement import CodeJudgement
 from interlock.judge.code.secret_files import SecretFiles, Uses, secret_texts
 from interlock.judge.code.secret_settings import judge_settings, may_hold_settings
 from interlock.judge.code.secret_variables import SecretVariables, may_read_environment
 
 
 def judge_secret_uses(
-    judgement: Judgement,
+    judgement: CodeJudgement,
     tree: ast.Module,
     nodes: Iterable[tuple[ast.AST, ast.AST]],
     uses: Uses,

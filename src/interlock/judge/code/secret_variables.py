@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from interlock.judge.code import vocabulary as words
-from interlock.judge.code.judgement import Judgement
+from interlock.judge.code.judgement import CodeJudgement
 from interlock.judge.code.secret_files import Uses
 from interlock.judge.shell.patterns import compiled
 
@@ -48,7 +48,7 @@ def may_read_environment(code: str) -> bool:
 class SecretVariables:
     """Judges the uses of the environment in one tree."""
 
-    def __init__(self, judgement: Judgement, nodes: Iterable[tuple[ast.AST, ast.AST]], uses: Uses) -> None:
+    def __init__(self, judgement: CodeJudgement, nodes: Iterable[tuple[ast.AST, ast.AST]], uses: Uses) -> None:
         self._judgement = judgement
         self._origins = judgement.origins
         self._uses = uses

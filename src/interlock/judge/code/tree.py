@@ -13,7 +13,7 @@ from typing import Any
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.calls import CallJudge
 from interlock.judge.code.children import Children, children_of
-from interlock.judge.code.judgement import Judgement
+from interlock.judge.code.judgement import CodeJudgement
 from interlock.judge.code.names_in_use import (
     asks_for_class,
     is_followed,
@@ -48,7 +48,7 @@ class TreeJudge:
     """Judges one tree, once."""
 
     def __init__(self, code: str, rules: CodeRules, *, examples_judged: bool = False) -> None:
-        self._judgement = Judgement(code, rules, examples_judged=examples_judged)
+        self._judgement = CodeJudgement(code, rules, examples_judged=examples_judged)
         self._calls = CallJudge(self._judgement)
         self._note = self._judgement.note
         self._judge_origin = self._judgement.judge_origin

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.disclosures import is_secret_file
 from interlock.judge.shell.flags import operands, option_values
 from interlock.judge.shell.values import UNKNOWN
@@ -42,21 +42,21 @@ _VALUE_ENDS = frozenset({"]", "."})
 _VALUES = frozenset({"-F", "-v", "-f", "--field-separator", "--assign", "--file"})
 
 
-def runs(use: Use) -> bool:
+def runs(use: ProgramUse) -> bool:
     """The program runs commands or loads code: `system()`, pipes, functions by a name in a variable."""
     return any(_runs(word) for word in _texts(use.arguments))
 
 
-def writes(use: Use) -> bool:
+def writes(use: ProgramUse) -> bool:
     return any(_writes(word) and not _runs(word) for word in _texts(use.arguments))
 
 
-def comes_from_elsewhere(use: Use) -> bool:
+def comes_from_elsewhere(use: ProgramUse) -> bool:
     """The program is in a file, in the input, or in a variable that is not known."""
     return _programs(use.arguments) in ([], [UNKNOWN]) and bool(use.arguments)
 
 
-def names_secret(use: Use) -> bool:
+def names_secret(use: ProgramUse) -> bool:
     """A text in the program is the name of a file of secrets, which it may read."""
     return any(is_secret_file(text[1:-1]) for word in use.arguments for text in _strings(word))
 

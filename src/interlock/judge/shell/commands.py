@@ -11,13 +11,13 @@ from typing import Protocol
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, git
 from interlock.judge.shell.budget import READING
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.flags import operands, uses_flag
 from interlock.judge.shell.patterns import compiled
-from interlock.judge.shell.programs import Program, Verdict, known, lists, program_name, verdicts
+from interlock.judge.shell.programs import Program, ProgramVerdict, known, lists, program_name, verdicts
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.targets import judge_targets
-from interlock.judge.shell.walk import Policy, judge_text
+from interlock.judge.shell.walk import ShellPolicy, judge_text
 from interlock.judge.shell.wrappers import inner_commands
 
 MAX_NESTING = 4
@@ -25,10 +25,10 @@ MAX_NESTED_WORDS = 256
 _ASKS_FOR_HELP = frozenset({"--version", "--help"})
 """Alone, harmless for every program. Short forms differ (`bash -h` runs its input), so rows name them."""
 _DIRECTLY = "run the program directly, or ask for a tool that does this one thing"
-_ARGUMENT_SHELL = Verdict("shell.runs_shell", "an argument names a shell to run", _DIRECTLY)
+_ARGUMENT_SHELL = ProgramVerdict("shell.runs_shell", "an argument names a shell to run", _DIRECTLY)
 
 
-class SandboxPolicy(Policy, Protocol):
+class SandboxPolicy(ShellPolicy, Protocol):
     """A policy with the settings of the `sandbox` validator."""
 
     @property
@@ -88,10 +88,10 @@ def _is_harmless(program: Program, name: str, arguments: Sequence[str], rules: S
     if len(arguments) == 1 and arguments[0] in _ASKS_FOR_HELP:
         return True
     forms = program.harmless or program.everyday
-    return bool(forms) and program.is_harmless(Use(name, arguments), everyday=rules.everyday)
+    return bool(forms) and program.is_harmless(ProgramUse(name, arguments), everyday=rules.everyday)
 
 
-def _judge_use(name: str, argv: Sequence[str], rules: ShellRules) -> Iterator[Verdict]:
+def _judge_use(name: str, argv: Sequence[str], rules: ShellRules) -> Iterator[ProgramVerdict]:
     program, arguments = known(name), argv[1:]
     yield from _by_rules(name, argv[0], rules)
     if _is_harmless(program, name, arguments, rules):
@@ -102,48 +102,50 @@ def _judge_use(name: str, argv: Sequence[str], rules: ShellRules) -> Iterator[Ve
     by_options = next(_by_options(name, program, arguments), None)
     if by_options is not None:
         yield by_options
-    yield from program.refused(Use(name, arguments, program.values))
+    yield from program.refused(ProgramUse(name, arguments, program.values))
     if name in lists()["shows-files"] and any(compiled("<SECRET_FILE>").search(word) for word in arguments):
         yield verdicts()["secret-env"]
     yield from judge_targets(program, arguments)
     if _destroys_unasked(program, arguments):
         message = "deletes something for good, and is told not to ask"
         hint = "leave out the option that answers for you, and let a person confirm"
-        yield Verdict("shell.destructive", message, hint)
+        yield ProgramVerdict("shell.destructive", message, hint)
     by_arguments = next(_by_arguments(name, program, arguments), None)
     if by_arguments is not None:
         yield by_arguments
 
 
-def _by_rules(name: str, word: str, rules: ShellRules) -> Iterator[Verdict]:
+def _by_rules(name: str, word: str, rules: ShellRules) -> Iterator[ProgramVerdict]:
     if rules.allowed_programs and name not in rules.allowed_programs and word not in rules.allowed_programs:
         hint = "use one of: " + ", ".join(rules.allowed_programs[:12])
-        yield Verdict("shell.not_allowed", f"{name!r} is not one of the allowed programs", hint)
+        yield ProgramVerdict("shell.not_allowed", f"{name!r} is not one of the allowed programs", hint)
     if name in rules.blocked_programs:
-        yield Verdict("shell.blocked", f"{name!r} is blocked by the operator", "use another program")
+        yield ProgramVerdict("shell.blocked", f"{name!r} is blocked by the operator", "use another program")
     if not word or not word.isascii():
-        yield Verdict("shell.lookalike", "the program name is not plain ASCII", "write the name of the program")
+        yield ProgramVerdict("shell.lookalike", "the program name is not plain ASCII", "write the name of the program")
 
 
-def _by_name(name: str, word: str, program: Program, rules: ShellRules) -> Verdict | None:
+def _by_name(name: str, word: str, program: Program, rules: ShellRules) -> ProgramVerdict | None:
     """The findings from the name of a program alone."""
     if not word or not word.isascii():
         return None
     kinds = program.kinds
     if "privilege" in kinds:
-        return Verdict("shell.privilege", f"{name!r} changes who a command runs as", "run it as the tool's own user")
+        return ProgramVerdict(
+            "shell.privilege", f"{name!r} changes who a command runs as", "run it as the tool's own user"
+        )
     if name.startswith(("ld-linux", "ld-musl", "ld.so")):
-        return Verdict("shell.runs_code", "the loader runs any file", "run the program directly")
+        return ProgramVerdict("shell.runs_code", "the loader runs any file", "run the program directly")
     if "destroyer" in kinds or name.startswith(("mkfs.", "mkfs_")):
-        return Verdict("shell.destructive", f"{name!r} destroys data or stops the machine", _DIRECTLY)
+        return ProgramVerdict("shell.destructive", f"{name!r} destroys data or stops the machine", _DIRECTLY)
     if name == "coproc":
-        return Verdict("shell.background", "'coproc' leaves a command running", "run it in the foreground")
+        return ProgramVerdict("shell.background", "'coproc' leaves a command running", "run it in the foreground")
     if "evaluator" in kinds:
-        return Verdict("shell.evaluates", f"{name!r} runs its arguments as shell text", "run the command itself")
+        return ProgramVerdict("shell.evaluates", f"{name!r} runs its arguments as shell text", "run the command itself")
     if not rules.windows_shells and _is_windows(word.replace("\\", "/").rpartition("/")[2] or name):
         message = f"{name!r} belongs to PowerShell or cmd, which are not judged"
         hint = "use a POSIX command, or have the operator set windows_shells"
-        return Verdict("shell.windows", message, hint)
+        return ProgramVerdict("shell.windows", message, hint)
     return None
 
 
@@ -152,14 +154,14 @@ def _is_windows(name: str) -> bool:
     return "windows" in known(name.lower()).kinds or compiled("<WINDOWS_FILE>|^(?:<CMDLET>)").search(name) is not None
 
 
-def _by_options(name: str, program: Program, arguments: Sequence[str]) -> Iterator[Verdict]:
+def _by_options(name: str, program: Program, arguments: Sequence[str]) -> Iterator[ProgramVerdict]:
     """Interpreters and shells given code, programs given an option that runs something."""
     if "shell" in program.kinds:
         if not _names_script(arguments):
-            yield Verdict("shell.runs_shell", f"{name!r} runs commands that are not judged", _DIRECTLY)
+            yield ProgramVerdict("shell.runs_shell", f"{name!r} runs commands that are not judged", _DIRECTLY)
         return
     if "bare" in program.kinds and all(_READS_ON.match(argument) for argument in arguments):
-        yield Verdict("shell.runs_code", f"{name!r} alone reads a program from its input", "name a script file")
+        yield ProgramVerdict("shell.runs_code", f"{name!r} alone reads a program from its input", "name a script file")
     if "dashless" in program.kinds and arguments and arguments[0].isalpha():
         arguments = ["-" + arguments[0], *arguments[1:]]
     used = None
@@ -169,7 +171,7 @@ def _by_options(name: str, program: Program, arguments: Sequence[str]) -> Iterat
     used = used or uses_flag(arguments, lists()["any-runs"], abbreviated=False)
     if used is not None:
         message = f"{name!r} with {used[:40]!r} runs code, loads a library or destroys files"
-        yield Verdict("shell.runs_code", message, "leave the option out, or put the code in a tool of its own")
+        yield ProgramVerdict("shell.runs_code", message, "leave the option out, or put the code in a tool of its own")
 
 
 _READS_ON = re.compile(r"-[iqubBdEIOsSx]+$|--(?:interactive|quiet|use-strict|trace-warnings)$")
@@ -198,7 +200,7 @@ def _destroys_unasked(program: Program, arguments: Sequence[str]) -> bool:
     return not lists()["unasked"].isdisjoint(arguments) or arguments[-1:] == ["-f"]
 
 
-def _by_arguments(name: str, program: Program, arguments: Sequence[str]) -> Iterator[Verdict]:
+def _by_arguments(name: str, program: Program, arguments: Sequence[str]) -> Iterator[ProgramVerdict]:
     """The findings in the arguments that hold for every program."""
     mentions, lists_names = "mentions" in program.kinds, "lister" in program.kinds
     edits = "editor" in program.kinds and uses_flag(arguments, _IN_PLACE, "elE") is not None
@@ -216,33 +218,35 @@ def _by_arguments(name: str, program: Program, arguments: Sequence[str]) -> Iter
             target = argument.partition("=")[2] or argument
             touches = writes or (copies and index == last) or name == "mv"
             if touches and compiled("<HOOKS>").search(target):
-                yield Verdict("shell.persistence", "writes a program that git runs later", "leave hooks to a person")
+                yield ProgramVerdict(
+                    "shell.persistence", "writes a program that git runs later", "leave hooks to a person"
+                )
             if touches and compiled("<WRITE>").search(target):
                 message = f"{name!r} touches {argument[:60]!r}"
-                yield Verdict("shell.system_file", message, "write below the working directory")
+                yield ProgramVerdict("shell.system_file", message, "write below the working directory")
         elif "shell" in known(argument).kinds and arguments[index + 1 : index + 2] == ["-c"]:
             yield _ARGUMENT_SHELL
         elif argument == "rm" and "remover" not in program.kinds and _is_recursive(arguments[index + 1 :]):
             hint = "delete the files by name, without -r"
-            yield Verdict("shell.recursive_delete", "removes whole directory trees", hint)
+            yield ProgramVerdict("shell.recursive_delete", "removes whole directory trees", hint)
 
 
-def _by_argument(argument: str, mentions: bool) -> Verdict | None:
+def _by_argument(argument: str, mentions: bool) -> ProgramVerdict | None:
     if not mentions and embedded.names_shell(argument):
         return _ARGUMENT_SHELL
     if embedded.nests_shell_text(argument):
         message = "an argument holds shell text with a substitution"
-        return Verdict("shell.nested", message, "pass the value it would give")
+        return ProgramVerdict("shell.nested", message, "pass the value it would give")
     if embedded.escapes_to_shell(argument):
-        return Verdict("shell.runs_shell", "an argument escapes to a shell", _DIRECTLY)
+        return ProgramVerdict("shell.runs_shell", "an argument escapes to a shell", _DIRECTLY)
     if not mentions and embedded.runs_process(argument):
         message = "an argument holds code that starts processes or deletes trees"
-        return Verdict("shell.runs_code", message, _DIRECTLY)
+        return ProgramVerdict("shell.runs_code", message, _DIRECTLY)
     if not mentions and argument in _STDIN:
-        return Verdict("shell.runs_code", "a program would come from the input", "name a file")
+        return ProgramVerdict("shell.runs_code", "a program would come from the input", "name a file")
     if compiled("<SECRETS>").search(_normal(argument)):
         message = f"{argument[:60]!r} holds secrets"
-        return Verdict("shell.secret_file", message, "ask for what you need by another tool")
+        return ProgramVerdict("shell.secret_file", message, "ask for what you need by another tool")
     return None
 
 

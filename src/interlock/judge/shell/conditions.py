@@ -16,7 +16,7 @@ _MAX_READ = 400
 _MAX_VERBS = 6
 
 
-class Use:
+class ProgramUse:
     """One use of a program: its name and arguments, and the readings of them that conditions ask for."""
 
     def __init__(self, name: str, arguments: Sequence[str], values: frozenset[str] = frozenset()) -> None:
@@ -40,11 +40,11 @@ class Use:
 class Condition(NamedTuple):
     """A test, its parameter, and whether it is to hold or to fail."""
 
-    test: Callable[[Use, Any], object]
+    test: Callable[[ProgramUse, Any], object]
     parameter: Any
     wanted: bool
 
-    def holds(self, use: Use) -> bool:
+    def holds(self, use: ProgramUse) -> bool:
         return bool(self.test(use, self.parameter)) == self.wanted
 
 
@@ -53,7 +53,7 @@ def read_conditions(text: str) -> tuple[Condition, ...]:
     return tuple(_condition(part) for part in text.split(" && ")) if text else ()
 
 
-def all_hold(conditions: Sequence[Condition], use: Use) -> bool:
+def all_hold(conditions: Sequence[Condition], use: ProgramUse) -> bool:
     return all(condition.holds(use) for condition in conditions)
 
 
@@ -85,31 +85,31 @@ def _pair_of(text: str) -> tuple[frozenset[str], re.Pattern[str]]:
     return _words(words), compiled(pattern)
 
 
-def _predicate(name: str) -> Callable[[Use], object]:
+def _predicate(name: str) -> Callable[[ProgramUse], object]:
     module, _, function = name.rpartition(".")
-    found: Callable[[Use], object] = getattr(import_module(f"{__package__}.{module or 'predicates'}"), function)
+    found: Callable[[ProgramUse], object] = getattr(import_module(f"{__package__}.{module or 'predicates'}"), function)
     return found
 
 
-def _has_value(use: Use, parameter: tuple[str, str, str, re.Pattern[str]]) -> bool:
+def _has_value(use: ProgramUse, parameter: tuple[str, str, str, re.Pattern[str]]) -> bool:
     short, long, letters, pattern = parameter
     return any(pattern.search(value) for value in option_values(use.arguments, short, long, letters))
 
 
-def _has_pair(use: Use, parameter: tuple[frozenset[str], re.Pattern[str]]) -> bool:
+def _has_pair(use: ProgramUse, parameter: tuple[frozenset[str], re.Pattern[str]]) -> bool:
     words, pattern = parameter
     pairs = zip(use.arguments, use.arguments[1:], strict=False)
     return any(first in words and pattern.search(second) for first, second in pairs)
 
 
 def _finds(
-    words: Callable[[Use], Sequence[str]],
-) -> tuple[Callable[[Use, re.Pattern[str]], object], Callable[..., Any]]:
+    words: Callable[[ProgramUse], Sequence[str]],
+) -> tuple[Callable[[ProgramUse, re.Pattern[str]], object], Callable[..., Any]]:
     """A condition that a pattern is found in one of some words."""
     return lambda use, pattern: any(pattern.search(word) for word in words(use)), compiled
 
 
-_KINDS: dict[str, tuple[Callable[[Use, Any], object], Callable[[str], Any]]] = {
+_KINDS: dict[str, tuple[Callable[[ProgramUse, Any], object], Callable[[str], Any]]] = {
     "flag": (lambda use, parameter: uses_flag(use.arguments, *parameter), options_and_letters),
     "exactly": (lambda use, parameter: uses_flag(use.arguments, *parameter, abbreviated=False), options_and_letters),
     "any": (lambda use, parameter: not parameter.isdisjoint(use.arguments), _words),

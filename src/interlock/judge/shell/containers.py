@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from interlock.judge.shell import disclosures
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 
 _ENVIRONMENT = re.compile(r"\.Env\b|\{\{\s*(?:json\s+)?\.(?:Config)?\s*\}\}")
 _LISTS = re.compile(r"(?:^|[\s;|&(])(?:/usr/bin/)?(?:env|printenv|export|set)(?:$|[\s;|&)])")
 
 
-def shows_settings(use: Use) -> bool:
+def shows_settings(use: ProgramUse) -> bool:
     """`docker inspect web` prints the variables of a container; `--format` picks what is shown."""
     verb, rest = _verb(use)
     if verb != "inspect":
@@ -24,7 +24,7 @@ def shows_settings(use: Use) -> bool:
     return kind in ([], ["container"]) and (not forms or any(_ENVIRONMENT.search(form) for form in forms))
 
 
-def lists_variables(use: Use) -> bool:
+def lists_variables(use: ProgramUse) -> bool:
     """`docker run --env-file .env alpine env`: a container that is given secrets prints them."""
     verb, rest = _verb(use)
     given = uses_flag(rest, frozenset({"--env-file"}), "*") is not None
@@ -32,14 +32,14 @@ def lists_variables(use: Use) -> bool:
     return verb == "run" and given and any(_LISTS.search(word) for word in words)
 
 
-def shows_secret(use: Use) -> bool:
+def shows_secret(use: ProgramUse) -> bool:
     """`docker run -v $PWD:/w alpine cat /w/.env`; a file behind an option is mounted or used."""
     verb, rest = _verb(use)
     words = [word for before, word in pairwise(rest) if before[:1] != "-" and word[:1] != "-"]
     return verb == "run" and any(disclosures.is_secret_file(word) for word in words)
 
 
-def shows_compose(use: Use) -> bool:
+def shows_compose(use: ProgramUse) -> bool:
     """`docker compose config` prints every service with the variables of `.env` and of its files."""
     words = operands(use.arguments, use.values | _COMPOSE_VALUES)
     words = words[1:] if words[:1] == ["compose"] else words if use.name == "docker-compose" else []
@@ -48,13 +48,13 @@ def shows_compose(use: Use) -> bool:
     return uses_flag(use.arguments, _COMPOSE_NAMES, "fp", abbreviated=False) is None
 
 
-def copies_secret(use: Use) -> bool:
+def copies_secret(use: ProgramUse) -> bool:
     """`docker cp .env web:/x`."""
     verb, rest = _verb(use)
-    return verb == "cp" and disclosures.copies_secret(Use("cp", rest))
+    return verb == "cp" and disclosures.copies_secret(ProgramUse("cp", rest))
 
 
-def _verb(use: Use) -> tuple[str, Sequence[str]]:
+def _verb(use: ProgramUse) -> tuple[str, Sequence[str]]:
     """The verb, as in `docker run` or `docker container run`, and all arguments after it."""
     words = use.operands[:2]
     verb = words[-1] if words[:1] == ["container"] else "".join(words[:1])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.environment import is_secret
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.folders import is_inside
@@ -26,7 +26,7 @@ def is_secret_file(word: str) -> bool:
     return compiled("<SECRETS>|<SECRET_FILE>").search(word) is not None
 
 
-def copies_secret(use: Use) -> bool:
+def copies_secret(use: ProgramUse) -> bool:
     """`cp .env notes.txt`: a file of secrets gets a name that does not say so, or leaves the project."""
     words = operands(use.arguments, _COPY_VALUES)
     folders = list(option_values(use.arguments, "-t", "--target-directory", "mogS"))
@@ -39,19 +39,19 @@ def copies_secret(use: Use) -> bool:
     return not (keeps_name and is_inside(target) and not target.startswith("/"))
 
 
-def filters_secret(use: Use) -> bool:
+def filters_secret(use: ProgramUse) -> bool:
     """`jq . .env`; in `jq .env package.json` the first word is the filter."""
     return any(is_secret_file(word) for word in operands(use.arguments)[1:])
 
 
-def finds_secret(use: Use) -> bool:
+def finds_secret(use: ProgramUse) -> bool:
     """`find . -name .env -exec cat {} +`: the command would be refused with the name of the file."""
     tested = [value for test, value in pairwise(use.arguments) if test in _FIND_TESTS]
     found = [name for name in with_names(tested) if is_secret_file(name)]
     for command in run_on_matches("find", use.arguments):
         program = program_name(command[0])
         arguments = [found[0] if found and word == "{}" else word for word in command[1:]]
-        if found and known(program).refused(Use(program, arguments)):
+        if found and known(program).refused(ProgramUse(program, arguments)):
             return True
     return False
 
@@ -59,7 +59,7 @@ def finds_secret(use: Use) -> bool:
 _FIND_TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename"})
 
 
-def greps_secret(use: Use) -> bool:
+def greps_secret(use: ProgramUse) -> bool:
     """`grep KEY .env`; not the pattern itself, and not `grep -q`, which shows nothing of the file."""
     if uses_flag(use.arguments, _NAMES_MATCHES, "eABCmfd") is not None:
         return False
@@ -75,7 +75,7 @@ _GREP_VALUES = names(
 )
 
 
-def shows_names(use: Use) -> bool:
+def shows_names(use: ProgramUse) -> bool:
     """`cut -d= -f1 .env`, `sed 's/=.*//' .env`, `awk -F= '{print $1}' .env`: the names of variables alone."""
     options, words = [word for word in use.arguments if word[:1] == "-"], operands(use.arguments, _NAME_OPTIONS)
     if use.name == "cut":
@@ -89,7 +89,7 @@ def shows_names(use: Use) -> bool:
 _NAME_OPTIONS = frozenset({"-F"})
 
 
-def gets_secrets(use: Use) -> bool:
+def gets_secrets(use: ProgramUse) -> bool:
     """`kubectl get cm,secret -o yaml`: secrets with their values, wherever the words stand."""
     words = operands(use.arguments, _KUBE_VALUES)
     if words[:1] != ["get"] or not any(_KUBE_SECRET.match(kind) for word in words[1:] for kind in word.split(",")):
@@ -107,7 +107,7 @@ _KUBE_SECRET = re.compile(r"secrets?(?:[/.]|$)")
 _SHOWS_VALUES = re.compile(r"y|j|go|custom|t")
 
 
-def shows_state(use: Use) -> bool:
+def shows_state(use: ProgramUse) -> bool:
     """`terraform state pull`, `show` and `output -json`; one output by name, unless the name is that of a secret."""
     words = operands(use.arguments)
     if words[:2] == ["state", "pull"]:
@@ -118,7 +118,7 @@ def shows_state(use: Use) -> bool:
     return words[:1] == ["output"] and ((in_json and len(words) == 1) or any(is_secret(word) for word in words[1:]))
 
 
-def shows_key(use: Use) -> bool:
+def shows_key(use: ProgramUse) -> bool:
     """`openssl pkey -in key.pem`: a private key is printed. `-pubout`, `-out` and `-noout` without `-text` do not."""
     words = use.arguments
     if use.operands[:1] not in [["pkey"], ["rsa"], ["ec"], ["dsa"], ["pkcs8"], ["pkcs12"]] or "-in" not in words:
@@ -130,7 +130,7 @@ _PUBLIC = names("-pubout -pubin -RSAPublicKey_out -text_pub -nokeys -export")
 _NOT_SHOWN = names("-noout -out")
 
 
-def transfers_secret(use: Use) -> bool:
+def transfers_secret(use: ProgramUse) -> bool:
     """`scp id_rsa host:`, `rsync .env host:`; not a key to log in with, and not what is left out."""
     return any(is_secret_file(word) for word in operands(use.arguments, _TRANSFER_VALUES))
 
@@ -141,7 +141,7 @@ _TRANSFER_VALUES = names(
 )
 
 
-def packs_secret(use: Use) -> bool:
+def packs_secret(use: ProgramUse) -> bool:
     """`tar czf a.tgz .env`, `zip a.zip id_rsa`; not what an option leaves out."""
     if use.name == "tar" and not _CREATES.match(" ".join(use.arguments)):
         return False
@@ -162,7 +162,7 @@ def _packed(arguments: Sequence[str]) -> Iterator[str]:
 _CREATES = re.compile(r"-?[a-zA-Z]*[cru]|.*--(?:create|append|update)\b")
 
 
-def git_shows_secret(use: Use) -> bool:
+def git_shows_secret(use: ProgramUse) -> bool:
     """`git show HEAD:.env`, `git log -p -- .env`; not the names of files alone, and not what a pathspec leaves out."""
     verb, rest = verb_of(use.arguments)
     if verb == "add":
@@ -186,12 +186,12 @@ _NAMES_MATCHES = frozenset(
 )
 
 
-def sends_file(use: Use) -> bool:
+def sends_file(use: ProgramUse) -> bool:
     """`curl -T a.zip https://…`: a file, or what comes in, is sent to a host that is not this machine."""
     return any(_is_upload(word) for word in _sent(use)) and not stays_here(use.arguments)
 
 
-def _sent(use: Use) -> Iterator[str]:
+def _sent(use: ProgramUse) -> Iterator[str]:
     arguments = use.arguments
     if use.name == "wget":
         yield from (f"@{value}" for value in option_values(arguments, "--", "--body-file"))

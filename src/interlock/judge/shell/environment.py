@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import lists
@@ -18,20 +18,20 @@ _FIRST_FIELD = re.compile(r"-f ?1$|-f ?1 ")
 _LISTING_OPTION = re.compile(r"-[pxg]+")
 
 
-def shows_secrets(use: Use) -> bool:
+def shows_secrets(use: ProgramUse) -> bool:
     """`env`, `printenv`, `export -p`, and `printenv API_TOKEN`."""
     if lists_all(use):
         return True
     return use.name in ("printenv", *_DECLARES) and any(is_secret(word) for word in shown_names(use))
 
 
-def shown_names(use: Use) -> list[str]:
+def shown_names(use: ProgramUse) -> list[str]:
     if use.name == "printenv":
         return operands(use.arguments)
     return operands(use.arguments) if use.arguments[:1] == ["-p"] else []
 
 
-def lists_all(use: Use) -> bool:
+def lists_all(use: ProgramUse) -> bool:
     """Whether a use prints every variable with its value."""
     if use.name == "printenv":
         return not operands(use.arguments)
@@ -81,7 +81,7 @@ def code_shows_secrets(language: str, code: str) -> bool:
     return False
 
 
-def filter_shows_secrets(use: Use) -> bool:
+def filter_shows_secrets(use: ProgramUse) -> bool:
     """The filter of `jq`, the program of `awk`."""
     return any(code_shows_secrets("jq" if use.name == "jq" else "awk", word) for word in use.arguments)
 

@@ -8,7 +8,7 @@ from itertools import islice, product, takewhile
 
 from interlock.judge.shell import environment
 from interlock.judge.shell.budget import READING, WorkBudget
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, moved, placed
 from interlock.judge.shell.followed_values import ANY, BETWEEN, INSERTED, SET_BY_SHELL, FollowedValues
@@ -148,7 +148,7 @@ class FollowedScript(FollowedValues):
 
     def _without_filtered(self, command: Command, argv: list[str]) -> list[str]:
         """`env | grep NODE` as `printenv NODE`: a filter leaves some of the variables that a command lists."""
-        if argv[0].rpartition("/")[2] not in _LISTINGS or not environment.lists_all(Use(argv[0], argv[1:])):
+        if argv[0].rpartition("/")[2] not in _LISTINGS or not environment.lists_all(ProgramUse(argv[0], argv[1:])):
             return argv
         following = next((right for left, right in self.pipes if left is command), None)
         left = environment.names_left(words_in(following)) if following is not None else None

@@ -5,41 +5,41 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, lists
 
 
-def sets_program(use: Use) -> bool:
+def sets_program(use: ProgramUse) -> bool:
     """`git -c core.pager=…`: a setting names a program."""
     return any(compiled("<GIT_KEYS>").match(setting) for setting in _parts(use.arguments)[0])
 
 
-def names_program(use: Use) -> bool:
+def names_program(use: ProgramUse) -> bool:
     """An option or a remote helper names a program."""
     named = uses_flag(use.arguments, lists()["git-runs"], abbreviated=False) is not None
     return named or any(word.startswith(("ext::", "fd::")) for word in use.arguments)
 
 
-def cleans(use: Use) -> bool:
+def cleans(use: ProgramUse) -> bool:
     verb, rest, _ = _verb(use.arguments)
     forced = verb == "clean" and uses_flag(rest, frozenset({"-f", "--force"})) is not None
     return forced and not uses_flag(rest, frozenset({"-n", "--dry-run"}))
 
 
-def runs_programs(use: Use) -> bool:
+def runs_programs(use: ProgramUse) -> bool:
     return _verb(use.arguments)[0] in lists()["git-programs"]
 
 
-def configures_program(use: Use) -> bool:
+def configures_program(use: ProgramUse) -> bool:
     """`git config alias.x '!…'`."""
     verb, _, words = _verb(use.arguments)
     keys = compiled("<GIT_KEYS>")
     return verb == "config" and any(keys.match(word) or word.startswith("!") for word in words[1:])
 
 
-def lists_settings(use: Use) -> bool:
+def lists_settings(use: ProgramUse) -> bool:
     """`git config --list`: all settings, with the credentials in addresses and headers."""
     verb, rest, words = _verb(use.arguments)
     if verb != "config" or uses_flag(rest, frozenset({"--name-only"}), "*", abbreviated=False) is not None:
@@ -48,7 +48,7 @@ def lists_settings(use: Use) -> bool:
     return lists_all or any(pattern in (".", ".*") for pattern in option_values(rest, "--", "--get-regexp"))
 
 
-def runs_command(use: Use) -> bool:
+def runs_command(use: ProgramUse) -> bool:
     verb, rest, words = _verb(use.arguments)
     if (verb, *words[1:2]) in (("bisect", "run"), ("submodule", "foreach")):
         return True
@@ -63,13 +63,13 @@ _COMMAND_OPTIONS: dict[str, tuple[frozenset[str], str]] = {
 }
 
 
-def writes_system(use: Use) -> bool:
+def writes_system(use: ProgramUse) -> bool:
     verb, rest, _ = _verb(use.arguments)
     makes = verb in ("clone", "init", "worktree", "archive")
     return makes and any(compiled("<WRITE>").search(word) for word in rest)
 
 
-def names_hooks(use: Use) -> bool:
+def names_hooks(use: ProgramUse) -> bool:
     """`git clone --template`, `git fetch --upload-pack`."""
     verb, rest, _ = _verb(use.arguments)
     if verb in ("clone", "init"):
@@ -77,7 +77,7 @@ def names_hooks(use: Use) -> bool:
     return verb in ("fetch", "pull", "ls-remote") and uses_flag(rest, frozenset({"--upload-pack"}), "bcjo") is not None
 
 
-def forces_protected(use: Use) -> bool:
+def forces_protected(use: ProgramUse) -> bool:
     """`git push --force` to a branch that others build on, to all, or to one that is not named."""
     verb, rest, words = _verb(use.arguments)
     if verb != "push":
@@ -116,7 +116,7 @@ def text_run(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def changes(use: Use) -> bool:
+def changes(use: ProgramUse) -> bool:
     """Whether a use changes the repository, runs programs, or is not known to only read."""
     if known("git").refused(use):
         return True

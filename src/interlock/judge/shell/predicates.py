@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from interlock.judge.shell import embedded, environment
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.disclosures import is_secret_file
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.folders import is_inside
@@ -22,29 +22,29 @@ from interlock.judge.shell.wrappers import run_on_matches
 from interlock.judge.shell.written_files import without_own_writes
 
 
-def _run_by_find(use: Use) -> Iterator[str]:
+def _run_by_find(use: ProgramUse) -> Iterator[str]:
     for option, program in pairwise([*use.arguments, ""]):
         if option in ("-exec", "-execdir", "-ok", "-okdir"):
             yield program.rpartition("/")[2]
 
 
-def runs_deleter(use: Use) -> bool:
+def runs_deleter(use: ProgramUse) -> bool:
     """`find -exec rm`."""
     return any(name in lists()["deleters"] for name in _run_by_find(use))
 
 
-def runs_other(use: Use) -> bool:
+def runs_other(use: ProgramUse) -> bool:
     """`find -exec` of a program that is not known to only look at each match."""
     harmless = lists()["deleters"] | lists()["find-runs"]
     return any(name not in harmless for name in _run_by_find(use))
 
 
-def overwrites_system(use: Use) -> bool:
+def overwrites_system(use: ProgramUse) -> bool:
     """`dd of=/etc/passwd`."""
     return any(word.startswith("of=") and compiled("<WRITE>").search(word[3:]) for word in use.arguments)
 
 
-def stops_guard(use: Use) -> bool:
+def stops_guard(use: ProgramUse) -> bool:
     """A service manager is told to end a service that keeps watch."""
     words = [_SERVICE.sub("", word) for word in use.arguments]
     if lists()["guards"].isdisjoint(words):
@@ -53,7 +53,7 @@ def stops_guard(use: Use) -> bool:
     return stops or any(word.lower().rstrip('"').endswith("=no") for word in use.arguments)
 
 
-def kills_guard(use: Use) -> bool:
+def kills_guard(use: ProgramUse) -> bool:
     """A service that keeps watch is killed by name, or by a pattern with the name as one of its alternatives."""
     words = (_ALTERNATIVES.split(word.lower()) for word in use.arguments if len(word) < 400)
     return any(not lists()["guards"].isdisjoint(parts) for parts in words)
@@ -63,16 +63,16 @@ _SERVICE = re.compile(r"(?:_enable)?=(?:\"?NO\"?)?$|\.service$|^-(?:f|x)$", re.I
 _ALTERNATIVES = re.compile(r"[|()^$\s]+")
 
 
-def sed_runs(use: Use) -> bool:
+def sed_runs(use: ProgramUse) -> bool:
     """The script runs commands, or cannot be read."""
     return not sed_does(use).isdisjoint(("runs", "unknown"))
 
 
-def sed_writes(use: Use) -> bool:
+def sed_writes(use: ProgramUse) -> bool:
     return "writes" in sed_does(use)
 
 
-def sed_does(use: Use) -> frozenset[str]:
+def sed_does(use: ProgramUse) -> frozenset[str]:
     return frozenset(effect for script in sed_scripts(use.arguments) for effect in sed_effects(script))
 
 
@@ -87,27 +87,27 @@ def _modules(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             return
 
 
-def makes_environment(use: Use) -> bool:
+def makes_environment(use: ProgramUse) -> bool:
     return any(module in ("venv", "virtualenv") for module, _ in _modules(use.arguments))
 
 
-def runs_module(use: Use) -> bool:
+def runs_module(use: ProgramUse) -> bool:
     """`python -m` of a module that installs or runs other code; `python -m pip list` only looks."""
     for module, verb in _modules(use.arguments):
         if module == "pip" and verb in lists()["pip-looks"]:
-            return bool(known("pip").refused(Use("pip", _after_module(use.arguments))))
+            return bool(known("pip").refused(ProgramUse("pip", _after_module(use.arguments))))
         if module in lists()["python-modules"]:
             return True
     return False
 
 
-def module_shows_secret(use: Use) -> bool:
+def module_shows_secret(use: ProgramUse) -> bool:
     """`python -m json.tool credentials.json`."""
     shows = any(module in lists()["showing-modules"] for module, _ in _modules(use.arguments))
     return shows and any(is_secret_file(word) for word in use.arguments)
 
 
-def serves_folder(use: Use) -> bool:
+def serves_folder(use: ProgramUse) -> bool:
     """`python -m http.server`, unless it listens on this machine only."""
     serves = any(module in lists()["serving-modules"] for module, _ in _modules(use.arguments))
     bound = list(option_values(use.arguments, "-b", "--bind"))
@@ -120,7 +120,7 @@ def _after_module(arguments: Sequence[str]) -> Sequence[str]:
     return arguments[at + (2 if arguments[at] == "-m" else 1) :]
 
 
-def runs_other_python(use: Use) -> bool:
+def runs_other_python(use: ProgramUse) -> bool:
     """`pip --python X` starts X, which may be any program; `pip config edit --editor X`, too."""
     for word, following in pairwise([*use.arguments, ""]):
         name, equals, value = word.partition("=")
@@ -134,16 +134,16 @@ def runs_other_python(use: Use) -> bool:
     return False
 
 
-def rsync_runs(use: Use) -> bool:
+def rsync_runs(use: ProgramUse) -> bool:
     """`rsync -e` of a program other than ssh, or of ssh with an option that runs a program."""
     for shell in option_values(use.arguments, "-e", "--rsh"):
         words = shell.split()
-        if words[:1] != ["ssh"] or known("ssh").refused(Use("ssh", words[1:])):
+        if words[:1] != ["ssh"] or known("ssh").refused(ProgramUse("ssh", words[1:])):
             return True
     return False
 
 
-def sets_variable(use: Use) -> bool:
+def sets_variable(use: ProgramUse) -> bool:
     """`env NAME=value` of a variable that can change what runs."""
     pairs = (word.partition("=") for word in use.arguments if not word.startswith("-"))
     risky = compiled("<RISKY_VARIABLES>")
@@ -153,7 +153,7 @@ def sets_variable(use: Use) -> bool:
 _IP_READS = ("show", "list", "lst", "get", "monitor", "help", "identify", "pids", "ls")
 
 
-def ip_changes(use: Use) -> bool:
+def ip_changes(use: ProgramUse) -> bool:
     """`ip` with a verb that is no abbreviation of one that reads."""
     if uses_flag(use.arguments, frozenset({"-b", "-batch", "--batch"}), "*"):
         return True
@@ -174,7 +174,7 @@ _CLIENT_FILES = frozenset(
 )
 
 
-def client_writes(use: Use) -> bool:
+def client_writes(use: ProgramUse) -> bool:
     """A client of a database reads only when it is given SQL that only reads, and nothing else to do."""
     from interlock.judge.sql import judge_readonly_sql
 
@@ -191,7 +191,7 @@ def client_writes(use: Use) -> bool:
     return any(judge_readonly_sql(text) for text in given if text not in own)
 
 
-def removes_made(use: Use) -> bool:
+def removes_made(use: ProgramUse) -> bool:
     """`rm -rf node_modules dist`: folders and files of the project that tools make again, by name."""
     words = operands(use.arguments)
     options = [word for word in use.arguments if word[:1] == "-" and word != "--"]
@@ -200,7 +200,7 @@ def removes_made(use: Use) -> bool:
     return plain and bool(words) and all(_is_made(word, endings) for word in words)
 
 
-def deletes_made(use: Use) -> bool:
+def deletes_made(use: ProgramUse) -> bool:
     """`find . -name '*.pyc' -delete`, `find . -name __pycache__ -exec rm -rf {} +`."""
     starts = [word for word in use.arguments[: _first_test(use.arguments)] if word[:1] != "-"]
     named = [value for test, value in pairwise(use.arguments) if test in ("-name", "-iname")]
@@ -233,7 +233,7 @@ _TEMPORARY = re.compile(r"/tmp/(?![.]+(?:/|$))[\w.-]+(?:/[\w.-]+)*/?")  # noqa: 
 _REMOVAL = re.compile(r"-[rRfvdi]+|--(?:recursive|force|verbose|dir)")
 
 
-def activates(use: Use) -> bool:
+def activates(use: ProgramUse) -> bool:
     """`source .venv/bin/activate`, `. ~/.nvm/nvm.sh`, `source .env`: files that set up a shell."""
     return len(use.arguments) == 1 and _ACTIVATION.fullmatch(use.arguments[0]) is not None
 
@@ -245,7 +245,7 @@ _ACTIVATION = re.compile(
 )
 
 
-def runs_harmless_code(use: Use) -> bool:
+def runs_harmless_code(use: ProgramUse) -> bool:
     """Code in an argument, such as `python -c`, in which the judge of code finds nothing wrong."""
     from interlock.judge.code import CodeRules, judge_code
 
@@ -304,20 +304,20 @@ _GIVES_CODE = {
 _BEFORE_CODE = re.compile(r"-[uBIsESlnpwai0-9]+|-W\w*|-X\w*|--input-type=module|--no-warnings|--")
 
 
-def runs_harmless_module(use: Use) -> bool:
+def runs_harmless_module(use: ProgramUse) -> bool:
     """`python -m pip install x` as `pip install x`, and `python -m cProfile script.py`."""
     if use.arguments[:1] != ["-m"] or len(use.arguments) < 3:
         return False
     module, rest = use.arguments[1], use.arguments[2:]
     if module == "pip":
-        return not known("pip").refused(Use("pip", rest))
+        return not known("pip").refused(ProgramUse("pip", rest))
     return module in lists()["script-modules"] and any(word.endswith(".py") and is_inside(word) for word in rest)
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def runs_in_tmux(use: Use) -> bool:
+def runs_in_tmux(use: ProgramUse) -> bool:
     """Settings and files of tmux that run programs, and keys that are no whole command: it may be put together."""
     if use.arguments[:1] and use.arguments[0][:2] in ("-c", "-f"):
         return True

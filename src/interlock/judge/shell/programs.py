@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from interlock.judge.shell.conditions import Condition, Use, all_hold, options_and_letters, read_conditions
+from interlock.judge.shell.conditions import Condition, ProgramUse, all_hold, options_and_letters, read_conditions
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.tables import read_names, read_table
 
 
-class Verdict(NamedTuple):
+class ProgramVerdict(NamedTuple):
     """The fault in a use of a program."""
 
     rule: str
@@ -40,7 +40,7 @@ class Wrapper(msgspec.Struct, frozen=True):
     assigns: bool
 
 
-class Reader(msgspec.Struct, frozen=True):
+class ReadOnlyUse(msgspec.Struct, frozen=True):
     """When a program that reads stays read-only."""
 
     verbs: tuple[tuple[str, ...], ...]
@@ -79,7 +79,7 @@ class Program(msgspec.Struct, frozen=True):
     refusals: tuple[ProgramRefusal, ...] = ()
     worst: tuple[tuple[tuple[str, ...], tuple[Condition, ...]], ...] = ()
     """The worst words that a value which is not known may become."""
-    reader: Reader | None = None
+    reader: ReadOnlyUse | None = None
     read_values: frozenset[str] = frozenset()
     writes: tuple[ProgramRefusal, ...] | None = None
     """Uses that write; None of a program that is not known to only read in any use."""
@@ -94,20 +94,20 @@ class Program(msgspec.Struct, frozen=True):
         """Whether its input is SQL."""
         return any(refusal.verdict_name == "sql-reaches" for refusal in self.refusals)
 
-    def is_harmless(self, use: Use, *, everyday: bool = False) -> bool:
+    def is_harmless(self, use: ProgramUse, *, everyday: bool = False) -> bool:
         forms = (*self.harmless, *self.everyday) if everyday else self.harmless
         return any(all_hold(conditions, use) for conditions in forms)
 
-    def refused(self, use: Use) -> list[Verdict]:
+    def refused(self, use: ProgramUse) -> list[ProgramVerdict]:
         """The verdicts on a use."""
         return [verdicts()[verdict_name] for verdict_name in _matching(self.refusals, use)]
 
-    def why_writes(self, use: Use) -> str | None:
+    def why_writes(self, use: ProgramUse) -> str | None:
         """The reason why a use writes, from the rows `write`."""
         return next(iter(_matching(self.writes or (), use)), None)
 
 
-def _matching(refusals: tuple[ProgramRefusal, ...], use: Use) -> list[str]:
+def _matching(refusals: tuple[ProgramRefusal, ...], use: ProgramUse) -> list[str]:
     found: list[str] = []
     chain = False
     for verdict_name, conditions, otherwise in refusals:
@@ -120,10 +120,10 @@ def _matching(refusals: tuple[ProgramRefusal, ...], use: Use) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def verdicts() -> dict[str, Verdict]:
+def verdicts() -> dict[str, ProgramVerdict]:
     """The verdicts by the names that rows give them."""
     rows = read_table(__package__, "verdicts.txt")
-    return {row.head[0]: Verdict(*(value for _, value in row.fields)) for row in rows}
+    return {row.head[0]: ProgramVerdict(*(value for _, value in row.fields)) for row in rows}
 
 
 @lru_cache(maxsize=1)
@@ -209,11 +209,11 @@ def _wrapper(one: dict[str, str]) -> Wrapper:
     return Wrapper(values, texts, pairs, own, "joins" in how, "assigns" in how)
 
 
-def _reader(verbs: str, one: dict[str, str]) -> Reader:
+def _reader(verbs: str, one: dict[str, str]) -> ReadOnlyUse:
     writes, letters = options_and_letters(one.get("read-writes", ""))
     most = int(one["read-most"]) if "read-most" in one else None
     values = _names(one, "read-values")
-    return Reader(_verbs(verbs), writes, letters, _names(one, "read-needs"), most, values, "read-verb" in one)
+    return ReadOnlyUse(_verbs(verbs), writes, letters, _names(one, "read-needs"), most, values, "read-verb" in one)
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import lists
@@ -21,7 +21,7 @@ _REPOSITORY = re.compile(r"[A-Za-z\d][\w.-]*/[\w.-]+(?:#\S*)?$")
 """`owner/name`, which package managers of Node read as a repository on GitHub."""
 
 
-def installs_from_address(use: Use) -> bool:
+def installs_from_address(use: ProgramUse) -> bool:
     """A package by its name comes from a registry; by an address, from anywhere."""
     words = operands(use.arguments)
     if lists()["install-verbs"].isdisjoint(words[:3]):
@@ -69,7 +69,7 @@ def _values(arguments: Sequence[str], flag: str) -> list[str]:
     return list(option_values(arguments, flag if len(flag) == 2 else "--", flag))
 
 
-def sets_source(use: Use) -> bool:
+def sets_source(use: ProgramUse) -> bool:
     """A setting that makes later installs come from an address."""
     words = operands(use.arguments)
     # Before the verb there may be values of options: `pip --python x config set …`.
@@ -81,7 +81,7 @@ def sets_source(use: Use) -> bool:
     return compiled("<SETS_SOURCE>").search(" ".join(words[begins : begins + 8])) is not None
 
 
-def runs_address(use: Use) -> bool:
+def runs_address(use: ProgramUse) -> bool:
     """`npx URL`, `deno run URL`, `go run host/x@v`: the code at the address is run."""
     address = compiled("<URLS>")
     words = operands(use.arguments)[:2]
@@ -117,7 +117,7 @@ def _packages(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def runs_given(use: Use) -> bool:
+def runs_given(use: ProgramUse) -> bool:
     """Programs whose files are code: an address in place of a file, or as the value of an option for one."""
     first = operands(use.arguments[:8])[:2]
     options = lists()["code-options"]
@@ -129,7 +129,7 @@ def runs_given(use: Use) -> bool:
     return False
 
 
-def runs_classes(use: Use) -> bool:
+def runs_classes(use: ProgramUse) -> bool:
     """A virtual machine that loads classes from an address."""
     return any(
         option in lists()["code-options"] and _RUN_FROM.match(value) for option, value in pairwise(use.arguments[:16])

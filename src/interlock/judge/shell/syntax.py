@@ -98,7 +98,7 @@ class _Reader:
         self.tests: list[list[Word]] = []
         self.values: list[Value] = []
         self.integers: list[str] = []
-        self.parameters = values.Parameters()
+        self.parameters = values.PositionalParameters()
         self.error: tuple[int, int] | None = None
         self.nodes = 0
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 
-from interlock.judge.shell.conditions import Use, all_hold
+from interlock.judge.shell.conditions import ProgramUse, all_hold
 from interlock.judge.shell.flags import operands, option_values
 from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.followed_values import INSERTED
@@ -122,5 +122,5 @@ def _worst(before: Sequence[str]) -> Iterator[Sequence[str]]:
             yield from (["sudo"], ["sudo", "sudo"])
     for each in acting:
         for words, conditions in known(each).worst:
-            if all_hold(conditions, Use(each, [*before[1:], *words])):
+            if all_hold(conditions, ProgramUse(each, [*before[1:], *words])):
                 yield words

@@ -71,7 +71,7 @@ def _rest(word: Word, text: str) -> Word:
     return Word(text, word.start, word.end, dynamic=word.dynamic, template=text if word.dynamic else "", quoted=True)
 
 
-class Parameters:
+class PositionalParameters:
     """The positional parameters of a text, as `set` and `shift` leave them."""
 
     def __init__(self) -> None:

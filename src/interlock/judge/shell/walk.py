@@ -19,7 +19,7 @@ MAX_ARGUMENTS = 2_048
 MAX_NESTED_LENGTH = 2_048
 
 
-class Policy(Protocol):
+class ShellPolicy(Protocol):
     """The judgement of one validator."""
 
     @property
@@ -45,12 +45,12 @@ class Policy(Protocol):
         """Findings about one argument list."""
 
 
-def judge_command(command: str | Sequence[str], policy: Policy) -> tuple[Finding, ...]:
+def judge_command(command: str | Sequence[str], policy: ShellPolicy) -> tuple[Finding, ...]:
     """Everything wrong with a command, given as shell text or as an argument list. Nothing wrong is `()`."""
     return reported(_judge(command, policy), policy.ignored, MAX_FINDINGS)
 
 
-def _judge(command: str | Sequence[str], policy: Policy) -> Iterator[Finding]:
+def _judge(command: str | Sequence[str], policy: ShellPolicy) -> Iterator[Finding]:
     if isinstance(command, str):
         yield from judge_text(command, policy, 0)
     else:
@@ -59,7 +59,7 @@ def _judge(command: str | Sequence[str], policy: Policy) -> Iterator[Finding]:
         yield too_many(policy, (0, len(command)) if isinstance(command, str) else None)
 
 
-def judge_text(text: str, policy: Policy, depth: int) -> Iterator[Finding]:
+def judge_text(text: str, policy: ShellPolicy, depth: int) -> Iterator[Finding]:
     """Findings about a text that goes to a shell. `depth` counts the commands around it."""
     if len(text) > (MAX_NESTED_LENGTH if depth else policy.max_length):
         yield _too_long(policy)
@@ -76,7 +76,7 @@ def judge_text(text: str, policy: Policy, depth: int) -> Iterator[Finding]:
         yield _moved(finding, lead) if lead else finding
 
 
-def _judge_list(argv: Sequence[str], policy: Policy) -> Iterator[Finding]:
+def _judge_list(argv: Sequence[str], policy: ShellPolicy) -> Iterator[Finding]:
     """An argument list reaches the program as it is: there are no operators, only words."""
     words = [str(word) for word in argv[: MAX_ARGUMENTS + 1]]
     if not words or not words[0]:
@@ -89,16 +89,16 @@ def _judge_list(argv: Sequence[str], policy: Policy) -> Iterator[Finding]:
         yield from policy.judge_argv(words, None, 0)
 
 
-def too_many(policy: Policy, span: tuple[int, int] | None) -> Finding:
+def too_many(policy: ShellPolicy, span: tuple[int, int] | None) -> Finding:
     message = "variables take more values, or a command more words, than are followed"
     return Finding(f"{policy.family}.too_many", message, "use fewer values at a time", span)
 
 
-def _empty(policy: Policy) -> Finding:
+def _empty(policy: ShellPolicy) -> Finding:
     return Finding(f"{policy.family}.empty", "there is no command", "write the command to run")
 
 
-def _too_long(policy: Policy) -> Finding:
+def _too_long(policy: ShellPolicy) -> Finding:
     message = f"longer than {policy.max_length} characters"
     return Finding(f"{policy.family}.too_long", message, "put the text in a file or split it")
 

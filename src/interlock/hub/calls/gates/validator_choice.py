@@ -16,8 +16,8 @@ from interlock.config.value_types import Mode
 from interlock.judge.arguments import (
     KINDS,
     ArgumentKind,
+    ArgumentPlaces,
     Context,
-    Places,
     context_of,
     free_texts,
     has_property,
@@ -46,7 +46,7 @@ class ChosenValidators(msgspec.Struct, frozen=True):
     """All validators of a tool, and where they look."""
 
     uses: tuple[ValidatorUse, ...] = ()
-    places: Places | None = None
+    places: ArgumentPlaces | None = None
     unknown: str = ""
     """A declared validator that is not known here; the tool cannot be called."""
 
@@ -230,7 +230,7 @@ def _places(
     by_schema: Mapping[str, ArgumentKind],
     operator: ValidationSettings,
     schema: object,
-) -> Places:
+) -> ArgumentPlaces:
     kinds = {kind for use in uses for kind in KINDS[use.validator] if kind != "text"}
     known = {*by_schema.values(), *operator.arguments}
     otherwise: ArgumentKind | None = None
@@ -244,7 +244,7 @@ def _places(
                 otherwise = wanted[0]
             elif otherwise is None:
                 otherwise = "text"
-    return Places(kinds, context, named=operator.arguments, by_schema=by_schema, otherwise=otherwise)
+    return ArgumentPlaces(kinds, context, named=operator.arguments, by_schema=by_schema, otherwise=otherwise)
 
 
 _CLOSED = {"additionalProperties": False}

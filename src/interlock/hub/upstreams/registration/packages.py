@@ -24,8 +24,8 @@ from interlock.wire.errors import Fault
 
 AT_ONCE: Final = 2
 
-Outcome: TypeAlias = installs.Install | Exception | None
-Step: TypeAlias = Callable[[Path, tuple[str, ...]], installs.Install | None]
+Outcome: TypeAlias = installs.ServerInstall | Exception | None
+Step: TypeAlias = Callable[[Path, tuple[str, ...]], installs.ServerInstall | None]
 
 
 class RegisteredPackages:
@@ -48,7 +48,7 @@ class RegisteredPackages:
                 self._tried.add((each.id, each.command))
                 self._begin(each, _installed_now, partial(self._done, each, on_installed))
 
-    async def install_again(self, registration: Registration) -> installs.Install:
+    async def install_again(self, registration: Registration) -> installs.ServerInstall:
         """Install the package of a server, also if it is there. Raises Fault."""
         id_ = registration.id
         if not registration.approved:
@@ -60,7 +60,7 @@ class RegisteredPackages:
         outcome: asyncio.Future[Outcome] = self._loop.create_future()
         self._begin(registration, _installed_anew, partial(_settle, outcome))
         match await outcome:
-            case installs.Install() as installed:
+            case installs.ServerInstall() as installed:
                 return installed
             case ContainmentRefused() as refused:
                 raise Fault("INVALID_PARAMS", refused.message, hint=refused.hint)
@@ -100,11 +100,11 @@ def _settle(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
         future.set_result(outcome)
 
 
-def _installed_anew(folder: Path, command: tuple[str, ...]) -> installs.Install:
+def _installed_anew(folder: Path, command: tuple[str, ...]) -> installs.ServerInstall:
     return installs.install(folder, command, dict(os.environ))
 
 
-def _installed_now(folder: Path, command: tuple[str, ...]) -> installs.Install | None:
+def _installed_now(folder: Path, command: tuple[str, ...]) -> installs.ServerInstall | None:
     """Install the package of a command unless it is there, unchanged. None if there was nothing to do."""
     if installs.wanted(command) is None:
         return None
