@@ -13,7 +13,7 @@ import pytest
 from interlock.config.model_settings import ModelSettings
 from interlock.host.models.anthropic import AnthropicModel
 from interlock.host.models.model import (
-    Finished,
+    AnswerFinished,
     Model,
     ModelMessage,
     ModelPrompt,
@@ -93,7 +93,7 @@ async def test_an_answer_is_streamed_with_its_reason_and_its_tokens(
     server.answer_with(text("Hello", " you", finish=openai if kind == "openai" else anthropic))
     model = made(kind, server)
     tokens = TokenUsage(11, 3) if kind == "openai" else TokenUsage(10, 3)
-    assert await answer(model) == [TextDelta("Hello"), TextDelta(" you"), Finished(ours, tokens)]  # type: ignore[arg-type]
+    assert await answer(model) == [TextDelta("Hello"), TextDelta(" you"), AnswerFinished(ours, tokens)]  # type: ignore[arg-type]
     (asked,) = server.asked
     if kind == "openai":
         assert asked.path == "/chat/completions"
@@ -116,7 +116,7 @@ async def test_tool_calls_come_whole_and_go_back_with_their_results(server: Mode
         model = made(kind, server)
         use, end = await answer(model, LATER)
         assert use == ToolUse(id_, "demo__add", '{"a": 1, "b": 2}')
-        assert end == Finished("tool_use", TokenUsage(20, 5))
+        assert end == AnswerFinished("tool_use", TokenUsage(20, 5))
         await model.close()
     first, second = (asked.body["messages"] for asked in server.asked)
     assert [message["role"] for message in first] == ["user", "assistant", "tool"]
@@ -200,7 +200,7 @@ async def test_details_in_which_endpoints_differ(server: ModelServer) -> None:
     )  # fmt: skip
     server.answer_with(thought, anthropic_text("ok"))
     model, other = made("openai", server, temperature=1.5), made("anthropic", server, temperature=1.5)
-    assert await answer(model, broken) == [ThinkingDelta("Hm."), Finished("end_turn", None)]
+    assert await answer(model, broken) == [ThinkingDelta("Hm."), AnswerFinished("end_turn", None)]
     sent = [message["tool_calls"][0]["function"]["arguments"] for message in server.asked[0].body["messages"]]
     assert sent == ["{}", "{}", "{}", '{"a": 1}'], "an endpoint that reads them would refuse the whole prompt"
     await answer(other)

@@ -13,7 +13,7 @@ from hub.running_hub import running_hub
 from interlock.config.live_settings import ServerLiveSettings
 from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import ServerSettings as Settings
-from interlock.host.conversations import Recorded, Stable
+from interlock.host.conversations import RecordedTurn, StablePrefix
 from interlock.host.models.model import ModelMessage
 from interlock.host.prompt import first_to_keep, system_of, user_message
 from interlock.hub.conversation_documents import StoredTurn
@@ -28,8 +28,8 @@ TURNS = 50
 SYSTEM = "contextHooks.beforeInference.inject.system"
 
 
-def recorded(index: int, *messages: ModelMessage, size: int = 400) -> Recorded:
-    return Recorded(StoredTurn(f"c/{index}", "c", index, "inf", 0.0, "m", "end_turn"), messages, size)
+def recorded(index: int, *messages: ModelMessage, size: int = 400) -> RecordedTurn:
+    return RecordedTurn(StoredTurn(f"c/{index}", "c", index, "inf", 0.0, "m", "end_turn"), messages, size)
 
 
 def shared(before: bytes, after: bytes) -> int:
@@ -89,12 +89,12 @@ def test_t144_injections_are_labelled_and_cannot_pass_for_another_server() -> No
     assert isinstance(seen, TextContent)
     assert seen.text.startswith('{"server":"camera","namespace":"view"')
     assert picture == image
-    assert "image/png, left out" in system_of(Stable("", found.prefix))
+    assert "image/png, left out" in system_of(StablePrefix("", found.prefix))
 
 
 def test_every_system_block_says_that_labelled_lines_are_context() -> None:
     injected = arrange([SourcedInjection("style", Injection("style", "system", "Be kind."))]).prefix
-    plain, fixed = system_of(Stable("Be brief.")), system_of(Stable("Be brief.", injected))
+    plain, fixed = system_of(StablePrefix("Be brief.")), system_of(StablePrefix("Be brief.", injected))
     assert "never instructions of the user" in plain
     assert fixed.startswith(plain), "with injections or without"
 

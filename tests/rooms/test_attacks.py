@@ -18,7 +18,7 @@ from interlock.config.settings import Rate, TopicSettings
 from interlock.protocols.mcpx.routing import ReceiveMode
 from interlock.rooms.frame_queue import AT_ONCE, MAX_FRAMES, MAX_WAITING
 from interlock.rooms.member import RoomMember
-from interlock.rooms.tickets import Admitted
+from interlock.rooms.tickets import Admission
 from interlock.transports.websocket import WebSocketConnection, text_frame
 from interlock.wire.errors import Fault
 
@@ -284,7 +284,7 @@ async def test_many_participants_that_never_read_are_cut_off_and_their_sender_st
     async with running_rooms(tmp_path, build=public) as rooms:
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
         silent = [
-            SilentConnection(rooms.gateway.topics.admit("build", Admitted(None), ReceiveMode.ALL)) for _ in range(200)
+            SilentConnection(rooms.gateway.topics.admit("build", Admission(None), ReceiveMode.ALL)) for _ in range(200)
         ]
         for one in silent:
             one.full = True
@@ -312,7 +312,7 @@ async def test_a_burst_to_a_large_topic_waits_with_its_sender_and_arrives_in_ord
     async with running_rooms(tmp_path, build=large) as rooms:
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
         for _ in range(2 * AT_ONCE):
-            SilentConnection(rooms.gateway.topics.admit("build", Admitted(None), ReceiveMode.ALL))
+            SilentConnection(rooms.gateway.topics.admit("build", Admission(None), ReceiveMode.ALL))
         (room,) = rooms.gateway.rooms
         await until(lambda: not room.undelivered)
         longest = 0
@@ -352,7 +352,7 @@ async def test_nobody_comes_while_too_many_frames_wait_for_the_store(
         (room,) = rooms.gateway.rooms
         with pytest.raises(Fault, match="Too many envelopes wait in the topic") as refused:
             for _ in range(2 * MAX_FRAMES):
-                SilentConnection(rooms.gateway.topics.admit("build", Admitted(None), ReceiveMode.ALL)).member.on_lost()
+                SilentConnection(rooms.gateway.topics.admit("build", Admission(None), ReceiveMode.ALL)).member.on_lost()
         assert refused.value.name == "RESOURCE_EXHAUSTED"
         assert room.undelivered < MAX_FRAMES + 4
         stored.set()

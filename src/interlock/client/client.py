@@ -22,7 +22,7 @@ from interlock.client.oauth.retries import logged_in
 from interlock.client.peer import Identity, declaring
 from interlock.client.requests import ClientRequests, json_object
 from interlock.client.server_requests import ServerRequests
-from interlock.client.structures import Structures
+from interlock.client.structures import OutputSchemas
 from interlock.client.tasks import Task
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers, param_values
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN
@@ -72,7 +72,7 @@ class Client:
         self._max_timeout = max_timeout
         self._opened: Connection | None = None
         self._requests = ClientRequests(self, login, timeout, max_timeout)
-        self._structures = Structures()
+        self._structures = OutputSchemas()
         self._param_headers: dict[str, tuple[ParamHeader, ...]] = {}
         self._uris: frozenset[str] = frozenset()
         self._watched_tasks: frozenset[str] = frozenset()

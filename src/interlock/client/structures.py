@@ -20,7 +20,7 @@ log = logging.getLogger("interlock.client")
 COMPILED: Final = 256
 
 
-class Structures:
+class OutputSchemas:
     """The output schemas of a server's tools, each compiled when its tool is first called."""
 
     def __init__(self) -> None:

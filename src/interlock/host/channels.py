@@ -20,7 +20,7 @@ from interlock.events.types import AgentWoken, Delivery
 from interlock.host.channel_turns import ChannelPlaces, context_of, messages_of_people
 from interlock.host.client_messages import MessagesToClients
 from interlock.host.conversations import Conversation, Conversations
-from interlock.host.publishing import Publishing
+from interlock.host.publishing import ChannelPublisher
 from interlock.host.turn import Turn
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.app import HubApp
@@ -61,7 +61,7 @@ BUSY_S: Final = 3600.0
 """How long events wait for a conversation whose turn is under way."""
 
 
-class Starter(Protocol):
+class TurnStarter(Protocol):
     """The host, which begins turns."""
 
     conversations: Conversations
@@ -86,11 +86,11 @@ class Starter(Protocol):
 class ChannelConversations:
     """The conversations of `[channels]` (`hub.live.server_messages.MessageHandler` for `channels/incoming`)."""
 
-    def __init__(self, hub_app: HubApp, host: Starter, places: ChannelPlaces) -> None:
+    def __init__(self, hub_app: HubApp, host: TurnStarter, places: ChannelPlaces) -> None:
         self._hub_app = hub_app
         self._host = host
         self._places = places
-        self._publishing = Publishing(hub_app)
+        self._publishing = ChannelPublisher(hub_app)
         self._clients = MessagesToClients(hub_app)
         self._wakes: SubscriberTask | None = None
         self._started = 0.0

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.host.models.model import Chunk, Finished, ModelPrompt, TextDelta
+from interlock.host.models.model import AnswerFinished, Chunk, ModelPrompt, TextDelta
 from interlock.hub.app import HubApp
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
@@ -128,7 +128,7 @@ class HostModel:
         if rest := result.content[len(written) :]:
             yield TextDelta(rest)
         self.info = ModelInfo(result.model)
-        yield Finished(result.finish_reason, result.usage)
+        yield AnswerFinished(result.finish_reason, result.usage)
 
     async def _params(self, prompt: ModelPrompt, name: str) -> bytes:
         """The server's request under the client's names, without hidden text, and masked like the server's results."""

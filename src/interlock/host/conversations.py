@@ -58,7 +58,7 @@ AT_ONCE: Final = 50
 T = TypeVar("T")
 
 
-class Stable(msgspec.Struct, frozen=True):
+class StablePrefix(msgspec.Struct, frozen=True):
     """The stable beginning of every prompt of a conversation. It is sealed in the store."""
 
     system: str = ""
@@ -69,7 +69,7 @@ class Conversation(msgspec.Struct, frozen=True):
     """A conversation with its decrypted parts."""
 
     stored: StoredConversation
-    stable: Stable
+    stable: StablePrefix
     version: int
 
     @property
@@ -82,7 +82,7 @@ class Conversation(msgspec.Struct, frozen=True):
         return self.stored.principal
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedTurn(msgspec.Struct, frozen=True):
     """A turn with its decrypted messages."""
 
     stored: StoredTurn
@@ -103,7 +103,7 @@ class Conversations:
         """Create a conversation of a principal. At the limit, the agent's least recently used one is deleted."""
         at, settings = time.time(), self._settings
         id_ = f"conv_{secrets.token_hex(12)}"
-        stable = Stable(system=settings.system)
+        stable = StablePrefix(system=settings.system)
         stored = StoredConversation(
             id_, principal.id, principal.kind, principal.profile, principal.key, model, at, at,
             sealed=self._seal(stable, id_),
@@ -124,7 +124,7 @@ class Conversations:
         if found is None:
             hint = "`interlock conversations` lists them"
             raise Fault("NOT_FOUND", f"there is no conversation {id[:100]!r}", hint=hint)
-        stable = self._open(found.value.sealed, id, Stable)
+        stable = self._open(found.value.sealed, id, StablePrefix)
         return Conversation(found.value, stable, found.version)
 
     async def of_agent(self, agent: str | None = None) -> list[StoredConversation]:
@@ -133,7 +133,7 @@ class Conversations:
         found = await self._hub_app.store.find(CONVERSATIONS, **columns)
         return sorted((document.value for document in found), key=lambda each: -each.updated)
 
-    async def turns(self, conversation: StoredConversation, *, first: int = 0) -> list[Recorded]:
+    async def turns(self, conversation: StoredConversation, *, first: int = 0) -> list[RecordedTurn]:
         """The turns of a conversation from one on, oldest first."""
         found = await self._hub_app.store.find(TURNS, conversation=conversation.id)
         stored = [document.value for document in found if document.value.index >= first]
@@ -265,8 +265,8 @@ class Conversations:
     def _bound(self) -> int:
         return min(self._settings.conversations_per_agent, MAX_CONVERSATIONS)
 
-    def _recorded(self, turn: StoredTurn) -> Recorded:
-        return Recorded(turn, self._open(turn.sealed, turn.id, tuple[ModelMessage, ...]), len(turn.sealed) * 3 // 4)
+    def _recorded(self, turn: StoredTurn) -> RecordedTurn:
+        return RecordedTurn(turn, self._open(turn.sealed, turn.id, tuple[ModelMessage, ...]), len(turn.sealed) * 3 // 4)
 
     async def _sealed(self, messages: Iterable[ModelMessage], bound_to: str) -> str:
         """The sealed messages of a turn. A turn with tool results or media may take a while, so a thread seals it."""

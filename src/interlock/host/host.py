@@ -17,7 +17,7 @@ from interlock.host.channel_turns import ChannelPlaces
 from interlock.host.channels import ChannelConversations
 from interlock.host.client_pushes import ClientPushes
 from interlock.host.client_turns import HookedClientTurns
-from interlock.host.conversations import Conversation, Conversations, Recorded
+from interlock.host.conversations import Conversation, Conversations, RecordedTurn
 from interlock.host.hooks import Hooks
 from interlock.host.inference import ServerInference
 from interlock.host.models.model import ModelMessage, ModelToolResult, ToolUse
@@ -260,7 +260,7 @@ def _row(stored: StoredConversation) -> ConversationRow:
     return ConversationRow(stored.id, stored.agent, stored.model, stored.turns, *at)
 
 
-def _turn_row(turn: Recorded, *, ended: bool) -> TurnRow:
+def _turn_row(turn: RecordedTurn, *, ended: bool) -> TurnRow:
     stored = turn.stored
     return TurnRow(
         stored.index, stored.inference, datetime.fromtimestamp(stored.at, UTC), stored.model, stored.finish,

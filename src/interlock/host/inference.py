@@ -18,9 +18,9 @@ from interlock.host.budgets import Budgets
 from interlock.host.client_models import HostModel, HostModels
 from interlock.host.conversations import Conversations
 from interlock.host.models.model import (
+    AnswerFinished,
     Chunk,
     Finish,
-    Finished,
     Model,
     ModelMessage,
     ModelPrompt,
@@ -234,7 +234,7 @@ class _Running:
     def take(self, chunk: Chunk) -> None:
         """Take a chunk of the model, and forward text if the server wants chunks."""
         self.written += size_of_chunk(chunk)
-        if isinstance(chunk, Finished):
+        if isinstance(chunk, AnswerFinished):
             self.finish, self.usage, self._ended = chunk.reason, chunk.usage, True
         elif isinstance(chunk, TextDelta):
             self.text += chunk.text

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from interlock.host.conversations import Recorded, Stable
-from interlock.host.models.model import BYTES_PER_TOKEN, Injected, ModelMessage, Part
+from interlock.host.conversations import RecordedTurn, StablePrefix
+from interlock.host.models.model import BYTES_PER_TOKEN, InjectedOrigin, ModelMessage, Part
 from interlock.protocols.mcpl.content import AudioContent, Blocks, ImageContent, TextContent
 from interlock.protocols.mcpl.injections import ArrangedInjections, PlacedInjection, render
 
@@ -25,7 +25,7 @@ KEPT_SHARE: Final = 0.5
 _BLOCKS: Final = msgspec.json.Decoder(Blocks)
 
 
-def system_of(stable: Stable) -> str:
+def system_of(stable: StablePrefix) -> str:
     """The system block: the operator's instructions, and the injections of the first turn."""
     placed = [(each, _BLOCKS.decode(each.body)) for each in stable.prefix.items or ()]
     items = [part.text for each, content in placed for part in _parts(each, content, media=False)]
@@ -37,7 +37,9 @@ def user_message(text: str | None, arranged: ArrangedInjections) -> ModelMessage
     own: list[tuple[Part, PlacedInjection | None]] = [] if text is None else [(TextContent(text), None)]
     parts = [*_sourced(arranged.before_user), *own, *_sourced(arranged.after_user)]
     injected = [
-        Injected(at, placed.server, placed.namespace) for at, (_, placed) in enumerate(parts) if placed is not None
+        InjectedOrigin(at, placed.server, placed.namespace)
+        for at, (_, placed) in enumerate(parts)
+        if placed is not None
     ]
     return ModelMessage("user", tuple(part for part, _ in parts), tuple(injected))
 
@@ -46,12 +48,12 @@ def _sourced(items: Iterable[PlacedInjection]) -> list[tuple[Part, PlacedInjecti
     return [(part, placed) for placed in items for part in _labelled(placed)]
 
 
-def history(turns: Iterable[Recorded]) -> tuple[ModelMessage, ...]:
+def history(turns: Iterable[RecordedTurn]) -> tuple[ModelMessage, ...]:
     """The messages of earlier turns, as they were sent."""
     return tuple(message for turn in turns for message in turn.messages)
 
 
-def first_to_keep(turns: Sequence[Recorded], first: int, most_tokens: int) -> int:
+def first_to_keep(turns: Sequence[RecordedTurn], first: int, most_tokens: int) -> int:
     """The oldest turn that fits into a prompt of so many tokens; `first` if all turns fit."""
     sizes = [turn.size // BYTES_PER_TOKEN + 1 for turn in turns]
     if sum(sizes) <= most_tokens:

@@ -33,7 +33,7 @@ MAX_POSTS: Final = 256
 """Answers that wait for their webhooks."""
 
 
-class Publishing:
+class ChannelPublisher:
     """Publishes for the conversations of one hub."""
 
     def __init__(self, hub_app: HubApp) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.host.conversations import MAX_TURN_BYTES, Stable
+from interlock.host.conversations import MAX_TURN_BYTES, StablePrefix
 from interlock.host.models.media import without_media
 from interlock.host.models.model import Finish, ModelMessage, ModelToolResult, ToolDefinition, ToolUse
 from interlock.host.prompt import user_message
@@ -64,7 +64,7 @@ class RunningTurn:
         """Keep the model's text out of the store until the end, because a server may replace it."""
         self._withheld = withheld
 
-    def use(self, stable: Stable) -> None:
+    def use(self, stable: StablePrefix) -> None:
         """Set the stable part of the prompt."""
         self.conversation = msgspec.structs.replace(self.conversation, stable=stable)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.host.models.model import BYTES_PER_TOKEN, Chunk, Finish, Finished, ModelPrompt, Part, TextDelta
+from interlock.host.models.model import BYTES_PER_TOKEN, AnswerFinished, Chunk, Finish, ModelPrompt, Part, TextDelta
 from interlock.hub.app import HubApp
 from interlock.hub.sessions.session import Session
 from interlock.hub.upstreams.client_requests import ClientRequest
@@ -78,7 +78,7 @@ class ClientModel:
             yield TextDelta(text)
         size = len(params) // BYTES_PER_TOKEN + 1
         usage = TokenUsage(size, len(text.encode()) // BYTES_PER_TOKEN + 1)
-        yield Finished(FINISH.get(decoded.stopReason or "", "end_turn"), usage)
+        yield AnswerFinished(FINISH.get(decoded.stopReason or "", "end_turn"), usage)
 
 
 def _params(prompt: ModelPrompt, wanted: str | None) -> dict[str, Any]:

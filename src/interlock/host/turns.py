@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 
-from interlock.host.conversations import MAX_TURN_BYTES, Conversation, Conversations, Recorded, next_turn_id
+from interlock.host.conversations import MAX_TURN_BYTES, Conversation, Conversations, RecordedTurn, next_turn_id
 from interlock.host.hooks import Hooks, ModelResponse
 from interlock.host.models.model import (
+    AnswerFinished,
     Chunk,
     Finish,
-    Finished,
     ModelMessage,
     ModelPrompt,
     ModelToolResult,
@@ -127,7 +127,7 @@ class Turns:
             turn.add(TurnPiece("text", response.text))
 
     def _history(
-        self, running: RunningTurn, tools: tuple[ToolDefinition, ...], stored: Sequence[Recorded]
+        self, running: RunningTurn, tools: tuple[ToolDefinition, ...], stored: Sequence[RecordedTurn]
     ) -> tuple[ModelMessage, ...]:
         """The messages of the earlier turns that fit into the model's window."""
         conversation, info = running.conversation, running.turn.model.info
@@ -163,7 +163,7 @@ class Turns:
                     turn.add(TurnPiece("thinking", chunk.text))
                 elif isinstance(chunk, ToolUse):
                     calls.append(running.named(chunk, prompt.tools))
-                elif isinstance(chunk, Finished):
+                elif isinstance(chunk, AnswerFinished):
                     finish = chunk.reason
         if finish is None:
             raise Fault("UPSTREAM_ERROR", "the model's answer is incomplete")
@@ -238,7 +238,7 @@ async def _chunks(running: RunningTurn, prompt: ModelPrompt) -> AsyncGenerator[C
         async with aclosing(running.turn.model.stream(prompt)) as chunks:
             async for chunk in chunks:
                 written = (written or 0) + size_of_chunk(chunk)
-                usage = chunk.usage if isinstance(chunk, Finished) else usage
+                usage = chunk.usage if isinstance(chunk, AnswerFinished) else usage
                 yield chunk
     except asyncio.CancelledError:
         written = written or 0

@@ -28,7 +28,7 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """The same bound in bytes: a participant that comes back is sent the envelopes that it missed."""
 
 
-class Hold:
+class FrameHold:
     """Stops a frame, and all frames behind it, until it is released."""
 
     __slots__ = ("_release", "is_over")
@@ -51,7 +51,7 @@ class FrameQueue:
     def __init__(self, drop: Callable[[RoomMember], None]) -> None:
         self._drop = drop
         """Ends a participant that left too much unread."""
-        self._queue: deque[tuple[bytes, Sequence[RoomMember], Hold | None]] = deque()
+        self._queue: deque[tuple[bytes, Sequence[RoomMember], FrameHold | None]] = deque()
         self._bytes = 0
         """The size of all frames in the queue."""
         self._position = 0
@@ -91,15 +91,15 @@ class FrameQueue:
         else:
             self.send_soon(frame, members)
 
-    def send_soon(self, frame: bytes, members: Sequence[RoomMember], hold: Hold | None = None) -> None:
+    def send_soon(self, frame: bytes, members: Sequence[RoomMember], hold: FrameHold | None = None) -> None:
         """Write a frame in the next turn, together with those that follow it to the same members."""
         self._queue.append((frame, members, hold))
         self._bytes += len(frame)
         self._schedule()
 
-    def hold(self) -> Hold:
+    def hold(self) -> FrameHold:
         """A hold for the next frame."""
-        return Hold(self._schedule)
+        return FrameHold(self._schedule)
 
     @property
     def _is_held(self) -> bool:
@@ -168,5 +168,5 @@ class FrameQueue:
                 loop.call_soon(self._drop_next)
 
 
-def _may_go(hold: Hold | None) -> bool:
+def _may_go(hold: FrameHold | None) -> bool:
     return hold is None or hold.is_over

@@ -16,7 +16,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.handlers.rooms import MESSAGE
-from interlock.rooms.frame_queue import FrameQueue, Hold
+from interlock.rooms.frame_queue import FrameHold, FrameQueue
 from interlock.rooms.listener_lists import EnvelopeRecipients
 from interlock.rooms.member import RoomMember
 from interlock.wire.errors import Fault
@@ -38,7 +38,7 @@ class GivenTexts:
         self._closed = True
         await self._tasks.close()
 
-    def note(self, listeners: EnvelopeRecipients, sender: Principal | None, frames: FrameQueue) -> Hold | None:
+    def note(self, listeners: EnvelopeRecipients, sender: Principal | None, frames: FrameQueue) -> FrameHold | None:
         """Note the readers of an envelope. The returned hold is released once that is stored."""
         now = time.monotonic()
         if now < listeners.noted_until:
@@ -52,15 +52,15 @@ class GivenTexts:
 
     def note_result(
         self, members: Sequence[RoomMember], asker: Principal | None, server: str, frames: FrameQueue
-    ) -> Hold | None:
+    ) -> FrameHold | None:
         """Note the readers of a server's answer, except for `asker`: the asker's own call is noted elsewhere."""
         return self._note_texts(_readers(members, asker), (server,), frames)
 
-    def note_history(self, member: RoomMember, servers: Iterable[str], frames: FrameQueue) -> Hold | None:
+    def note_history(self, member: RoomMember, servers: Iterable[str], frames: FrameQueue) -> FrameHold | None:
         """Note that a member is about to get earlier envelopes, among them results of these servers."""
         return self._note_texts(_readers((member,), None), tuple(servers), frames)
 
-    def _note_texts(self, readers: set[Principal], servers: tuple[str, ...], frames: FrameQueue) -> Hold | None:
+    def _note_texts(self, readers: set[Principal], servers: tuple[str, ...], frames: FrameQueue) -> FrameHold | None:
         if not readers:
             return None
         hold = frames.hold()
@@ -68,7 +68,7 @@ class GivenTexts:
         return hold
 
     async def _store_texts(
-        self, readers: set[Principal], servers: tuple[str, ...], hold: Hold, pause_s: float = 0.0
+        self, readers: set[Principal], servers: tuple[str, ...], hold: FrameHold, pause_s: float = 0.0
     ) -> None:
         await asyncio.sleep(pause_s)
         try:
@@ -79,7 +79,7 @@ class GivenTexts:
         else:
             hold.release()
 
-    def _store_later(self, readers: set[Principal], servers: tuple[str, ...], hold: Hold) -> None:
+    def _store_later(self, readers: set[Principal], servers: tuple[str, ...], hold: FrameHold) -> None:
         """Try again after a while, for as long as the store fails. Meanwhile the queue of the topic is bounded."""
         if not self._closed:
             self._tasks.begin(self._store_texts(readers, servers, hold, AGAIN_S), None)

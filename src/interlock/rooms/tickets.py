@@ -15,7 +15,7 @@ VALID_S: Final = 60.0
 MAX_TICKETS: Final = 256
 
 
-class Admitted(NamedTuple):
+class Admission(NamedTuple):
     """The admission of a credential to a topic."""
 
     principal: Principal | None
@@ -28,9 +28,9 @@ class Tickets:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._open: dict[bytes, tuple[Admitted, str, float]] = {}
+        self._open: dict[bytes, tuple[Admission, str, float]] = {}
 
-    def make(self, admitted: Admitted, topic: str) -> str:
+    def make(self, admitted: Admission, topic: str) -> str:
         """Make a ticket. Beyond the bound, the oldest ticket becomes invalid."""
         text = PREFIX + secrets.token_urlsafe(32)
         while len(self._open) >= MAX_TICKETS:
@@ -38,7 +38,7 @@ class Tickets:
         self._open[_hash(text)] = admitted, topic, self._clock() + VALID_S
         return text
 
-    def redeem(self, text: str, topic: str) -> Admitted | None:
+    def redeem(self, text: str, topic: str) -> Admission | None:
         """Use up a ticket. Returns its admission; None for any other text."""
         found = self._open.pop(_hash(text), None)
         if found is None or found[1] != topic or self._clock() >= found[2]:

@@ -25,7 +25,7 @@ from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.routing import ReceiveMode
 from interlock.rooms.local_participant import LocalParticipant
 from interlock.rooms.member import RoomMember
-from interlock.rooms.tickets import Admitted
+from interlock.rooms.tickets import Admission
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
 
@@ -175,7 +175,7 @@ class ToolParticipants:
             self._topics.check_loaded()
             # Joining by a tool must not replace another connection of the same principal.
             separate = principal is not None and principal.id in self._topics.participants(topic)
-            member = self._topics.admit(topic, Admitted(principal, separate), ReceiveMode.DIRECTED)
+            member = self._topics.admit(topic, Admission(principal, separate), ReceiveMode.DIRECTED)
             one = self.joined[key] = ToolParticipant(member, session)
             one.drain()  # Drop its own welcome and presence.
         one.used_at = time.monotonic()

@@ -19,7 +19,7 @@ from interlock.protocols.mcpx.capabilities import CapabilitySet, check_usable
 from interlock.protocols.mcpx.routing import ReceiveMode
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.policy import unknown_participant, unknown_topic
-from interlock.rooms.tickets import Admitted, Tickets
+from interlock.rooms.tickets import Admission, Tickets
 from interlock.rooms.topics import Topics
 from interlock.wire.errors import Fault
 
@@ -74,7 +74,7 @@ class TopicOperations:
         if topic not in self._hub_app.config.rooms.topics:
             raise unknown_topic(topic)
         url = f"ws://{self._hub_app.listen}{PATH}?topic={topic}"
-        return RoomTicket(self._tickets.make(Admitted(by, separate), topic), topic, url)
+        return RoomTicket(self._tickets.make(Admission(by, separate), topic), topic, url)
 
     def _row(self, name: str) -> RoomRow:
         settings, room = self._topics.settings.topics[name], self._topics.rooms.get(name)

@@ -25,7 +25,7 @@ from interlock.rooms.given_texts import GivenTexts
 from interlock.rooms.histories import Histories
 from interlock.rooms.member import EXTRA_CONNECTION, RoomMember, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member
-from interlock.rooms.tickets import Admitted
+from interlock.rooms.tickets import Admission
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Topics:
         if loading is not None and not loading.done():
             raise Fault("SERVER_NOT_READY", "rooms are being opened", retry_after_ms=500)
 
-    def admit(self, topic: str, admitted: Admitted, mode: ReceiveMode, since: str | None = None) -> RoomMember:
+    def admit(self, topic: str, admitted: Admission, mode: ReceiveMode, since: str | None = None) -> RoomMember:
         """Admit a connection that is being upgraded, or a participant in this process. Raises Fault."""
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
@@ -102,7 +102,7 @@ class Topics:
         from interlock.rooms.local_participant import LocalParticipant
 
         taken = separate or by.id in self.participants(topic)
-        return LocalParticipant(self.admit(topic, Admitted(by, separate=taken), ReceiveMode.DIRECTED))
+        return LocalParticipant(self.admit(topic, Admission(by, separate=taken), ReceiveMode.DIRECTED))
 
     def participants(self, topic: str) -> dict[str, tuple[str, ...]]:
         """Everyone who is in a topic, with their capabilities."""

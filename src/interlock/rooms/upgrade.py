@@ -14,7 +14,7 @@ from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.protocols.mcpx.routing import ReceiveMode
 from interlock.rooms.gateway import Gateway
 from interlock.rooms.policy import unknown_topic
-from interlock.rooms.tickets import PREFIX, Admitted
+from interlock.rooms.tickets import PREFIX, Admission
 from interlock.rooms.topic_operations import PATH
 from interlock.transports.http.server.upgrades import UpgradeRequest
 from interlock.wire.errors import Fault
@@ -56,9 +56,9 @@ class RoomUpgrader:
         member.attach(connection)
         return connection
 
-    def _admitted(self, credential: bytes | None, topic: str) -> Admitted:
+    def _admitted(self, credential: bytes | None, topic: str) -> Admission:
         if credential is None:
-            return Admitted(None)
+            return Admission(None)
         scheme, _, text = credential.decode("latin-1").partition(" ")
         if scheme.lower() == "bearer" and text.startswith(PREFIX):
             admitted = self._gateway.tickets.redeem(text, topic)
@@ -66,7 +66,7 @@ class RoomUpgrader:
                 raise Fault("AUTH_REQUIRED", "this ticket was used, has expired or is for another topic")
             return admitted
         principal = self._hub_app.authenticator.admit(ENTRANCE, {b"authorization": credential}).principal
-        return Admitted(None if principal == LOCAL_AGENT else principal)
+        return Admission(None if principal == LOCAL_AGENT else principal)
 
 
 def _query(target: bytes) -> tuple[str, ReceiveMode, str | None]:

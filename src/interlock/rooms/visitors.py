@@ -20,7 +20,7 @@ from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.routing import ReceiveMode
 from interlock.rooms.local_participant import LocalParticipant
-from interlock.rooms.tickets import Admitted
+from interlock.rooms.tickets import Admission
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Visitor(LocalParticipant):
     def __init__(self, topics: Topics, topic: str, by: Principal) -> None:
         self.looked_at = time.monotonic()
         self.messages: deque[RoomMessage] = deque(maxlen=MAX_KEPT)
-        super().__init__(topics.admit(topic, Admitted(by, separate=True), ReceiveMode.ALL))
+        super().__init__(topics.admit(topic, Admission(by, separate=True), ReceiveMode.ALL))
 
     def on_text(self, data: bytes) -> None:
         """Keep a message of another participant."""

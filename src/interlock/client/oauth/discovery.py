@@ -16,7 +16,7 @@ from interlock.protocols.oauth.scopes import initial_scopes, stepped_up
 from interlock.wire.errors import Fault
 
 
-class Discovered(msgspec.Struct, frozen=True):
+class DiscoveredIssuer(msgspec.Struct, frozen=True):
     """The authorization server of one server."""
 
     resource: str
@@ -54,16 +54,16 @@ class Discovered(msgspec.Struct, frozen=True):
 
 async def discover(
     endpoints: Endpoints, server_url: str, settings: ClientSettings, challenge: BearerChallenge
-) -> Discovered:
+) -> DiscoveredIssuer:
     """Read the metadata of a server and of its authorization server. Raises a `Fault`."""
     resource = await endpoints.resource(challenge.resource_metadata)
     issuer = _issuer(server_url, settings.issuer, resource)
     server = await endpoints.server(issuer)
     if resource is None:
-        return Discovered(canonical_resource(server_url), None, server or default_metadata(issuer))
+        return DiscoveredIssuer(canonical_resource(server_url), None, server or default_metadata(issuer))
     if server is None:
         raise Fault("UPSTREAM_ERROR", f"the authorization server {issuer[:200]} publishes no metadata")
-    return Discovered(resource.resource, resource.scopes_supported, server)
+    return DiscoveredIssuer(resource.resource, resource.scopes_supported, server)
 
 
 def _issuer(server_url: str, pinned: str | None, resource: ResourceMetadata | None) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.client.oauth.discovery import Discovered, discover
+from interlock.client.oauth.discovery import DiscoveredIssuer, discover
 from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.person import Browser, OpenLogin, PendingDevice
 from interlock.client.oauth.storage import LoginStore, MemoryLoginStore, StoredLogin
@@ -288,7 +288,7 @@ class Login:
         self._header = "" if tokens is None else f"Bearer {tokens.access_token}"
         self.idle = tokens is None
 
-    async def _discover(self, challenge: BearerChallenge) -> Discovered:
+    async def _discover(self, challenge: BearerChallenge) -> DiscoveredIssuer:
         self._challenge = challenge
         return await discover(self._endpoints, self._server_url, self.settings, challenge)
 

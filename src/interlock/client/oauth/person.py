@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.client.oauth.discovery import Discovered
+from interlock.client.oauth.discovery import DiscoveredIssuer
 from interlock.protocols.oauth.authorization import AuthorizationRequest
 from interlock.protocols.oauth.clients import RegisteredClient
 from interlock.protocols.oauth.tokens import DeviceCode
@@ -16,7 +16,7 @@ class OpenLogin(msgspec.Struct, frozen=True):
     """A login that waits for a person in a browser."""
 
     request: AuthorizationRequest
-    found: Discovered
+    found: DiscoveredIssuer
     client: RegisteredClient
 
 
@@ -24,7 +24,7 @@ class PendingDevice(msgspec.Struct, frozen=True):
     """A login that waits for a person at another device."""
 
     code: DeviceCode
-    found: Discovered
+    found: DiscoveredIssuer
     client: RegisteredClient
     scopes: tuple[str, ...]
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from interlock.client.oauth.assertions import client_assertion
-from interlock.client.oauth.discovery import Discovered
+from interlock.client.oauth.discovery import DiscoveredIssuer
 from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.storage import StoredLogin
 from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient, known_client
@@ -43,7 +43,7 @@ class TokenRequests:
         self._endpoints = endpoints
 
     async def client(
-        self, found: Discovered, bound: StoredLogin | None, redirect: str | None, scopes: tuple[str, ...]
+        self, found: DiscoveredIssuer, bound: StoredLogin | None, redirect: str | None, scopes: tuple[str, ...]
     ) -> RegisteredClient:
         """The OAuth client to use: the configured one, the one that was registered before, or a new one."""
         known = known_client(self._settings, found.server)
@@ -67,7 +67,7 @@ class TokenRequests:
         return True
 
     async def exchange(
-        self, found: Discovered, client: RegisteredClient, fields: dict[str, str], scopes: tuple[str, ...]
+        self, found: DiscoveredIssuer, client: RegisteredClient, fields: dict[str, str], scopes: tuple[str, ...]
     ) -> StoredLogin:
         """Exchange a code or an assertion for tokens. Raises a `Fault`."""
         server = found.server
@@ -84,7 +84,7 @@ class TokenRequests:
         return read_tokens(answer.status, answer.body, time.time(), tokens.requested, tokens)
 
     async def grant_silently(
-        self, found: Discovered, bound: StoredLogin | None, scopes: tuple[str, ...]
+        self, found: DiscoveredIssuer, bound: StoredLogin | None, scopes: tuple[str, ...]
     ) -> StoredLogin:
         """Get tokens with a grant that needs no person."""
         settings, resource = self._settings, found.resource
@@ -98,7 +98,7 @@ class TokenRequests:
         return await self.exchange(found, client, fields, scopes)
 
     async def device_code(
-        self, endpoint: str, found: Discovered, client: RegisteredClient, scopes: tuple[str, ...]
+        self, endpoint: str, found: DiscoveredIssuer, client: RegisteredClient, scopes: tuple[str, ...]
     ) -> DeviceCode:
         """A code that a person types elsewhere."""
         fields = {"scope": " ".join(scopes), "resource": found.resource}
@@ -128,7 +128,7 @@ class TokenRequests:
         if failures:
             raise failures[0]
 
-    async def _id_jag(self, found: Discovered, scopes: tuple[str, ...]) -> str:
+    async def _id_jag(self, found: DiscoveredIssuer, scopes: tuple[str, ...]) -> str:
         """The identity provider's assertion for another server (Enterprise-Managed Authorization)."""
         settings = self._settings
         if settings.idp_token_endpoint is None or settings.assertion is None or settings.idp_client_id is None:

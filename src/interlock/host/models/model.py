@@ -1,6 +1,6 @@
 """The interface of models: a prompt goes in, chunks come out.
 
-A model raises a `Fault` for every failure of its endpoint. `Finished` is the last chunk.
+A model raises a `Fault` for every failure of its endpoint. `AnswerFinished` is the last chunk.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Part: TypeAlias = (
 )
 
 
-class Injected(msgspec.Struct, frozen=True):
+class InjectedOrigin(msgspec.Struct, frozen=True):
     """The origin of a part of a message that a server added."""
 
     part: int
@@ -78,7 +78,7 @@ class ModelMessage(msgspec.Struct, frozen=True):
 
     role: Literal["user", "assistant"]
     parts: tuple[Part, ...]
-    injected: tuple[Injected, ...] = ()
+    injected: tuple[InjectedOrigin, ...] = ()
     """The parts that servers added. The text alone does not show that, because anybody could imitate the label."""
 
 
@@ -113,7 +113,7 @@ class ThinkingDelta(msgspec.Struct, frozen=True):
     text: str
 
 
-class Finished(msgspec.Struct, frozen=True):
+class AnswerFinished(msgspec.Struct, frozen=True):
     """The end of an answer."""
 
     reason: Finish
@@ -121,7 +121,7 @@ class Finished(msgspec.Struct, frozen=True):
     """None where the endpoint does not count."""
 
 
-Chunk: TypeAlias = TextDelta | ThinkingDelta | ToolUse | Finished
+Chunk: TypeAlias = TextDelta | ThinkingDelta | ToolUse | AnswerFinished
 
 
 class Model(Protocol):
@@ -168,7 +168,7 @@ def size_of_chunk(chunk: Chunk) -> int:
     """The characters that a model wrote in a chunk, its reasoning included."""
     if isinstance(chunk, ToolUse):
         return len(chunk.name) + len(chunk.arguments)
-    return 0 if isinstance(chunk, Finished) else len(chunk.text)
+    return 0 if isinstance(chunk, AnswerFinished) else len(chunk.text)
 
 
 def size_of(prompt: ModelPrompt) -> int:

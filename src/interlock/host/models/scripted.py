@@ -14,7 +14,15 @@ from typing import Any, Final
 import msgspec
 
 from interlock.config.model_settings import ModelSettings
-from interlock.host.models.model import Chunk, Finished, ModelPrompt, ModelToolResult, TextDelta, ToolUse, estimated
+from interlock.host.models.model import (
+    AnswerFinished,
+    Chunk,
+    ModelPrompt,
+    ModelToolResult,
+    TextDelta,
+    ToolUse,
+    estimated,
+)
 from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.inference import ModelInfo
 from interlock.protocols.mcpl.injections import content_without_label
@@ -74,7 +82,7 @@ class ScriptedModel:
         if step.tool is not None:
             arguments = msgspec.json.encode(_filled_in(step.arguments, prompt)).decode()
             yield ToolUse(f"call_{_answers(prompt)}", step.tool, arguments)
-        yield Finished("end_turn" if step.tool is None else "tool_use", estimated(prompt, len(text.encode())))
+        yield AnswerFinished("end_turn" if step.tool is None else "tool_use", estimated(prompt, len(text.encode())))
 
     async def drain(self) -> None:
         """Return at once: a scripted model has no running answers."""

@@ -18,9 +18,9 @@ from interlock.host.models.media import presentable
 from interlock.host.models.model import (
     MAX_ARGUMENT_BYTES,
     MAX_CALLS,
+    AnswerFinished,
     Chunk,
     Finish,
-    Finished,
     ModelPrompt,
     ToolUse,
     believable,
@@ -62,7 +62,7 @@ class StreamedModel(abc.ABC):
                     break
         for chunk in answer.end():
             written += size_of_chunk(chunk)
-            if isinstance(chunk, Finished) and chunk.usage is not None:
+            if isinstance(chunk, AnswerFinished) and chunk.usage is not None:
                 counted = estimated(prompt, written)
                 # In rare scripts, a tokenizer takes one token for each of up to three bytes of a character.
                 slack = UNSEEN_TOKENS + size_of(prompt)
@@ -131,7 +131,7 @@ class AnswerReader(abc.ABC):
         # No prompt has 0 tokens, so an endpoint that says so does not count.
         usage = self._usage if self._usage is not None and self._usage.input_tokens else None
         # Some endpoints give a wrong stop reason after tool calls.
-        yield Finished("tool_use" if self._calls else self._finish, usage)
+        yield AnswerFinished("tool_use" if self._calls else self._finish, usage)
 
     def _begin_call(self, index: int, call: PartialCall) -> PartialCall:
         """Begin a tool call. Raises TOO_LARGE."""

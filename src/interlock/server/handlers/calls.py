@@ -144,7 +144,7 @@ class Calls:
         self._run(exchange, request, lambda work: prompt.get(work, request.arguments or {}))
 
     def _complete(self, exchange: Exchange) -> None:
-        request = params.read(exchange, params.Complete)
+        request = params.read(exchange, params.CompleteParams)
         argument, others = request.argument, request.context.arguments
         suggestions = self._offers.suggestions.get((self._completed(request.ref), argument.name))
         if suggestions is None:
@@ -152,7 +152,7 @@ class Calls:
         else:
             self._run(exchange, None, lambda work: suggestions.suggest(work, argument.value, others))
 
-    def _completed(self, ref: params.Ref) -> str:
+    def _completed(self, ref: params.CompletionRef) -> str:
         """The name of the prompt or the address that a completion belongs to. Raises INVALID_PARAMS."""
         offers = self._offers
         if ref.type == "ref/prompt":

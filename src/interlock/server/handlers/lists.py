@@ -67,7 +67,7 @@ class ServerListHandler:
         }
 
     def _list(self, pages: ItemPages[Any], exchange: Exchange) -> None:
-        cursor = params.read(exchange, params.List).cursor
+        cursor = params.read(exchange, params.ListParams).cursor
         self._framing.answer(exchange, pages.page(cursor, exchange.dialect.modern), self._cache)
 
     def _discover(self, exchange: Exchange) -> None:
@@ -83,7 +83,7 @@ class ServerListHandler:
         self._framing.answer(exchange, msgspec.json.encode(members)[1:-1], self._cache)
 
     def _listen(self, exchange: Exchange) -> None:
-        wanted, offers = params.read(exchange, params.Listen).notifications, self._offers
+        wanted, offers = params.read(exchange, params.ListenParams).notifications, self._offers
         granted = msgspec.structs.replace(
             wanted,
             resourceSubscriptions=[uri for uri in wanted.resourceSubscriptions if offers.knows_resource(uri)],

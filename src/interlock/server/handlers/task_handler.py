@@ -144,7 +144,7 @@ class ServerTaskHandler:
     def _list(self, exchange: Exchange) -> None:
         if not self._lists or not has_tasks(exchange.dialect.revision):
             raise Fault("METHOD_NOT_FOUND", "this server does not list tasks: it cannot tell callers apart")
-        cursor = params.read(exchange, params.List).cursor
+        cursor = params.read(exchange, params.ListParams).cursor
         tasks = list(self.tasks.of(exchange.caller.owner))
         start = 0
         if cursor is not None:

@@ -56,13 +56,13 @@ class GetPrompt(Repeatable):
     arguments: dict[str, str] | None = None
 
 
-class List(msgspec.Struct):
+class ListParams(msgspec.Struct):
     """Every list."""
 
     cursor: str | None = None
 
 
-class Listen(msgspec.Struct):
+class ListenParams(msgspec.Struct):
     """`subscriptions/listen`."""
 
     notifications: WantedChanges
@@ -74,7 +74,7 @@ class SetLevel(msgspec.Struct):
     level: str
 
 
-class Ref(msgspec.Struct):
+class CompletionRef(msgspec.Struct):
     """The prompt, by name, or the resource, by address, that a completion belongs to."""
 
     type: str
@@ -89,18 +89,18 @@ class Argument(msgspec.Struct):
     value: str
 
 
-class Others(msgspec.Struct):
+class OtherArguments(msgspec.Struct):
     """The arguments that are already filled in."""
 
     arguments: dict[str, str] = {}
 
 
-class Complete(msgspec.Struct):
+class CompleteParams(msgspec.Struct):
     """`completion/complete`."""
 
-    ref: Ref
+    ref: CompletionRef
     argument: Argument
-    context: Others = msgspec.field(default_factory=Others)
+    context: OtherArguments = msgspec.field(default_factory=OtherArguments)
 
 
 class UpdateTask(msgspec.Struct):

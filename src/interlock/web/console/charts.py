@@ -17,7 +17,7 @@ LOWEST: Final = 2
 """The height of the shortest call, so that every call is visible."""
 
 
-class Bar(msgspec.Struct, frozen=True):
+class CallBar(msgspec.Struct, frozen=True):
     """One call."""
 
     x: int
@@ -29,7 +29,7 @@ class Bar(msgspec.Struct, frozen=True):
 class Chart(msgspec.Struct, frozen=True):
     """The last calls of a server, oldest first, and their figures."""
 
-    bars: list[Bar]
+    bars: list[CallBar]
     calls: int
     failed: int
     median_us: int
@@ -55,8 +55,8 @@ def chart_of(entries: Sequence[FoundEntry]) -> Chart:
     return Chart(bars, len(calls), failed, _quantile(ordered, 0.5), _quantile(ordered, 0.95))
 
 
-def _bar(at: int, height: int, outcome: str) -> Bar:
-    return Bar(at * WIDTH, HEIGHT - height, height, outcome)
+def _bar(at: int, height: int, outcome: str) -> CallBar:
+    return CallBar(at * WIDTH, HEIGHT - height, height, outcome)
 
 
 def _quantile(ordered: Sequence[int], share: float) -> int:

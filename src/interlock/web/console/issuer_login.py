@@ -49,7 +49,7 @@ WAY: Final = " at an issuer"
 """The count of failures for this kind of login. It is separate, because the issuer may be down."""
 
 
-class Began(msgspec.Struct, frozen=True):
+class LoginCookie(msgspec.Struct, frozen=True):
     """An unfinished login, as stored in the browser's cookie."""
 
     request: AuthorizationRequest
@@ -87,7 +87,7 @@ class IssuerLogin:
             return await self._login.refuse(request, fault, WAY)
         values: dict[str, object] = {"url": authorization.url, "at": urlsplit(authorization.url).netloc, "person": ""}
         response = HTMLResponse(await render("login_issuer.html", values))
-        began = Began(msgspec.structs.replace(authorization, url=""), self._console.hub_app.access.now() + LASTS)
+        began = LoginCookie(msgspec.structs.replace(authorization, url=""), self._console.hub_app.access.now() + LASTS)
         response.set_cookie(
             _cookie(local),
             self._sealed(began, host_of(request)),
@@ -130,7 +130,7 @@ class IssuerLogin:
             message = f"{REDEEMED_PER_MINUTE} people logged in at an issuer within a minute"
             raise Fault("RATE_LIMITED", message, hint="reload this page later", retry_after_ms=int(wait * 1000) + 1)
 
-    def _redeem(self, began: Began) -> None:
+    def _redeem(self, began: LoginCookie) -> None:
         """Use up a login. Raises LOGIN_REQUIRED if it was used before, so that the issuer is asked only once."""
         if began.request.state in self._redeemed:
             raise Fault("LOGIN_REQUIRED", "This login came back before", hint="Log in again.")
@@ -162,7 +162,7 @@ class IssuerLogin:
         assert client is not None
         return metadata, client
 
-    async def _principal(self, began: Began, callback: str) -> Principal:
+    async def _principal(self, began: LoginCookie, callback: str) -> Principal:
         code = code_of(began.request, callback)
         self._redeem(began)
         oauth, issuer = self._issuer(began.request.issuer)
@@ -183,17 +183,17 @@ class IssuerLogin:
     def _endpoints(self, issuer: str) -> Endpoints:
         return Endpoints(issuer, resolver=self._resolver)
 
-    def _sealed(self, began: Began, host: str) -> str:
+    def _sealed(self, began: LoginCookie, host: str) -> str:
         sealed = self._encryption.seal(msgspec.json.encode(began).decode(), f"console login\0{host}")
         return sealed.translate(_TO_COOKIE).rstrip("=")
 
-    def _opened(self, cookie: str, host: str) -> Began:
+    def _opened(self, cookie: str, host: str) -> LoginCookie:
         """The login that this browser began. Raises LOGIN_REQUIRED."""
         text = None
         if cookie and len(cookie) <= MAX_COOKIE:
             padded = cookie.translate(_FROM_COOKIE) + "=" * (-len(cookie) % 4)
             text = self._encryption.open(padded, f"console login\0{host}")
-        began = None if text is None else msgspec.json.decode(text, type=Began)
+        began = None if text is None else msgspec.json.decode(text, type=LoginCookie)
         if began is None or self._console.hub_app.access.now() >= began.expires:
             raise Fault("LOGIN_REQUIRED", "This browser began no login within ten minutes", hint="Log in again.")
         return began

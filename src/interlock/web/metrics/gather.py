@@ -26,12 +26,12 @@ Values = Iterable[tuple[tuple[str, ...], float]]
 """The values of a metric, each with its labels in the order of the table."""
 
 
-class Gathered(msgspec.Struct, frozen=True):
+class GatheredMetrics(msgspec.Struct, frozen=True):
     counts: Snapshot
     values: Mapping[str, Values]
 
 
-async def gather(hub_app: HubApp, listener: HttpListener | None, rooms: Gateway | None = None) -> Gathered:
+async def gather(hub_app: HubApp, listener: HttpListener | None, rooms: Gateway | None = None) -> GatheredMetrics:
     counts = Snapshot.of(hub_app.counts)
     values = {**_of_calls(hub_app, counts), **await _of_servers(hub_app), **_of_audit_log(hub_app, counts)}
     values["interlock_info"] = [((VERSION,), 1)]
@@ -39,7 +39,7 @@ async def gather(hub_app: HubApp, listener: HttpListener | None, rooms: Gateway 
     if listener is not None:
         values |= _of_http(listener)
     values |= _of_rooms(() if rooms is None else rooms.rooms)
-    return Gathered(counts, values)
+    return GatheredMetrics(counts, values)
 
 
 def _of_calls(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:

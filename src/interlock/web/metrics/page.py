@@ -17,7 +17,7 @@ from interlock.hub.app import HubApp
 from interlock.protocols.traces import new_trace_id
 from interlock.rooms.gateway import Gateway
 from interlock.transports.http.server.listener import HttpListener
-from interlock.web.metrics.gather import Gathered, gather
+from interlock.web.metrics.gather import GatheredMetrics, gather
 from interlock.web.rest.outcomes import RequestInfo, refusal
 from interlock.wire.errors import Fault
 
@@ -77,7 +77,7 @@ class MetricsPage:
             self._making = None
 
 
-def _rendered(gathered: Gathered) -> bytes:
+def _rendered(gathered: GatheredMetrics) -> bytes:
     from interlock.web.metrics.render import render  # The first import takes long, so a thread does it, too.
 
     return render(gathered)

@@ -11,11 +11,11 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from interlock.hub.audit.counts import BOUNDS_S, Snapshot
-from interlock.web.metrics.gather import Gathered, Values
+from interlock.web.metrics.gather import GatheredMetrics, Values
 from interlock.web.metrics.table import METRICS, Metric
 
 
-def render(gathered: Gathered) -> bytes:
+def render(gathered: GatheredMetrics) -> bytes:
     registry = CollectorRegistry()
     registry.register(_Hub(gathered))
     ProcessCollector(registry=registry)
@@ -23,7 +23,7 @@ def render(gathered: Gathered) -> bytes:
 
 
 class _Hub(Collector):
-    def __init__(self, gathered: Gathered) -> None:
+    def __init__(self, gathered: GatheredMetrics) -> None:
         self._gathered = gathered
 
     def collect(self) -> Iterable[Family]:
