@@ -37,7 +37,7 @@ from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
 from interlock.hub.approvals import passphrase
 from interlock.hub.audit import write_failures
-from interlock.hub.auth.access_methods import Give
+from interlock.hub.auth.access_methods import GrantParams
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Kind, Principal, local_person
 from interlock.hub.authentication import is_mcp_path
@@ -111,7 +111,7 @@ class RunningHub:
         """Say what an agent may or may not."""
         said = {"agent_id": agent, "server_id": server, "tool_name": tool, "permission": permission, **more}
         said["entry_type"] = "server_grant" if tool is None else "tool_grant"
-        await self.hub_app.access_methods.grant(local_person("tester"), msgspec.convert(said, Give))
+        await self.hub_app.access_methods.grant(local_person("tester"), msgspec.convert(said, GrantParams))
 
     async def take(self, agent: str, server: str, tool: str | None = None) -> int:
         """Take back what was said."""

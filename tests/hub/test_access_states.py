@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from interlock.config.settings import Config, ServerSettings
 from interlock.hub.app import HubApp
-from interlock.hub.auth.access_methods import Give, Take
+from interlock.hub.auth.access_methods import GrantParams, RevokeParams
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.catalog.definitions import make_offer
 
@@ -76,14 +76,14 @@ class GrantsOverTime(RuleBasedStateMachine):
             "permission": permission,
             "expires_at": None if until is None else BEGAN + timedelta(seconds=until),
         }
-        self.runner.run(self.hub.access_methods.grant(local_person("x"), msgspec.convert(said, Give)))
+        self.runner.run(self.hub.access_methods.grant(local_person("x"), msgspec.convert(said, GrantParams)))
         self.entries[agent, server, tool, permission] = until
 
     @rule(agent=agents, server=servers, tool=tools)
     def revoke(self, agent: str, server: str, tool: str | None) -> None:
         kind = "server_grant" if tool is None else "tool_grant"
         said = {"entry_type": kind, "agent_id": agent, "server_id": server, "tool_name": tool}
-        done = self.runner.run(self.hub.access_methods.revoke(local_person("x"), msgspec.convert(said, Take)))
+        done = self.runner.run(self.hub.access_methods.revoke(local_person("x"), msgspec.convert(said, RevokeParams)))
         gone = [self.entries.pop((agent, server, tool, permission), "none") for permission in ("allow", "deny")]
         assert done.revoked == sum(one != "none" for one in gone)
 

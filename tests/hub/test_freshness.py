@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interlock.hub.auth import freshness
-from interlock.hub.auth.freshness import STOOD_STILL_S, Freshness
+from interlock.hub.auth.freshness import STOOD_STILL_S, AccessFreshness
 from interlock.hub.foundation import COLLECTIONS
 from interlock.store import Store
 
@@ -16,7 +16,7 @@ async def test_a_hub_that_stood_still_does_not_blame_its_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await Store.open(str(tmp_path / "hub.db"), COLLECTIONS)
-    knowledge = Freshness(lambda: -1.0)  # stale at any age
+    knowledge = AccessFreshness(lambda: -1.0)  # stale at any age
     knowledge.start(store, lambda: None)
     try:
         silent = knowledge.refusal()

@@ -17,7 +17,7 @@ from interlock.discovery.usage import MAX_IN_ALL, MAX_USES, RememberedUse
 from interlock.hub.audit.record import EXECUTED
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.tool_search import learning as learning_module
-from interlock.hub.tool_search.learning import LEARNED, MAX_OPEN, MAX_OPEN_IN_ALL, WITHIN_US, LearnedUses, Learning
+from interlock.hub.tool_search.learning import LEARNED, MAX_OPEN, MAX_OPEN_IN_ALL, WITHIN_US, LearnedUses, UsageLearning
 from interlock.store import Store
 from interlock.store.connect import connect
 
@@ -198,7 +198,7 @@ async def test_more_than_is_kept_in_all_is_dropped_from_the_store_too(tmp_path: 
         async with store.transaction() as change:
             for owner in owners:
                 change.put(LEARNED, LearnedUses(owner, uses))
-        learning = Learning(lambda: store, lambda _, text: None)
+        learning = UsageLearning(lambda: store, lambda _, text: None)
         await learning.ready()
         await learning.settled()
         kept = await store.find(LEARNED)
@@ -212,7 +212,7 @@ def test_searches_that_wait_for_their_outcome_hold_little_however_long_their_que
     def no_store() -> Store:
         raise AssertionError("nothing is read or kept")
 
-    learning = Learning(no_store, lambda _, text: None)
+    learning = UsageLearning(no_store, lambda _, text: None)
     tracemalloc.start()
     try:
         for search in range(MAX_OPEN_IN_ALL + 20):

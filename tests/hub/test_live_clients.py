@@ -14,7 +14,7 @@ import pytest
 
 from interlock.config.live_settings import LiveRuleSettings
 from interlock.hub.auth.principals import Principal
-from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.deliveries import EventDeliveries
 from interlock.hub.live.tools import LiveTools
 from interlock.hub.sessions.session import Exchange
 from interlock.transports.stdio.server import StdioServer
@@ -194,7 +194,7 @@ async def test_a_wake_reaches_the_channel_of_a_session_on_standard_streams(tmp_p
 
 async def test_a_client_that_left_its_call_takes_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Exchange] = []
-    perform, take = LiveTools.perform, Deliveries.take
+    perform, take = LiveTools.perform, EventDeliveries.take
     taken, go_on = asyncio.Event(), asyncio.Event()
 
     def performs(self: LiveTools, exchange: Exchange, *more: Any) -> Awaitable[bytes]:
@@ -226,7 +226,7 @@ async def test_a_client_that_left_its_call_takes_no_event(tmp_path: Path, monkey
         assert "The build failed." in texts(await use(client(hub, "mine"), "read_events"))[0]
 
         # One that leaves while the event is being handed out.
-        monkeypatch.setattr(Deliveries, "take", slow)
+        monkeypatch.setattr(EventDeliveries, "take", slow)
         for number, name in enumerate(("read_events", "s__look")):
             await push(hub, event(f"n{number}", text=f"Number {number}."))
             stream.say({"id": 8 + number, "method": "tools/call", "params": {"name": name, "arguments": {}}})

@@ -25,9 +25,9 @@ from interlock.hub.live import agent_queue, event_attachment, refusals, server_m
 from interlock.hub.live import deliveries as delivery
 from interlock.hub.live import tools as live_tools
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.deliveries import EventDeliveries
 from interlock.hub.live.events import LIVE_PENDING, PendingEvent, pending_id, seen_id
-from interlock.hub.live.intake import Intake
+from interlock.hub.live.intake import EventIntake
 from interlock.hub.live.passed_messages import PassedMessages
 from interlock.hub.live.touches import Touches
 from interlock.protocols.mcpl import coalescing
@@ -112,7 +112,7 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
     monkeypatch.setattr(server_messages, "MAX_OPEN", 3)
     monkeypatch.setattr(refusals, "RATE", Rate(per_minute=15))
     async with pushing(tmp_path) as (hub, server):
-        monkeypatch.setattr(Intake, "serve", serve)
+        monkeypatch.setattr(EventIntake, "serve", serve)
         live, refused = connection(hub), hub.hub_app.live.refusals.counts
         await deliver(server, *["same"] * 20)
         await until(lambda: refused.get("s", 0) == 19)
@@ -179,7 +179,9 @@ class Everyone:
 async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> None:
     stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
     recorders = [await Recorder.open(store, name, tmp_path / name) for name, store in zip("ab", stores, strict=True)]
-    hubs = [Deliveries(cast(Any, Everyone()), Journal(lambda: recorders[0]), Bus(), quiet_touches()) for _ in stores]
+    hubs = [
+        EventDeliveries(cast(Any, Everyone()), Journal(lambda: recorders[0]), Bus(), quiet_touches()) for _ in stores
+    ]
     for name, hub, store in zip("ab", hubs, stores, strict=True):
         await hub.start(store, name)
     event = PendingEvent(pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held")
@@ -202,11 +204,11 @@ async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> N
 
 
 @contextlib.asynccontextmanager
-async def handing_on(folder: Path, node: str) -> AsyncIterator[tuple[Deliveries, Store]]:
+async def handing_on(folder: Path, node: str) -> AsyncIterator[tuple[EventDeliveries, Store]]:
     """The deliveries of one hub, on the store of this folder."""
     store = await Store.open(folder / "hub.db", COLLECTIONS)
     recorder = await Recorder.open(store, node, folder / node)
-    deliveries = Deliveries(cast(Any, Everyone()), Journal(lambda: recorder), Bus(), quiet_touches())
+    deliveries = EventDeliveries(cast(Any, Everyone()), Journal(lambda: recorder), Bus(), quiet_touches())
     await deliveries.start(store, node)
     try:
         yield deliveries, store
@@ -254,7 +256,7 @@ async def test_a_message_that_comes_twice_at_once_is_passed_on_once(tmp_path: Pa
     await store.close()
 
 
-def fill(deliveries: Deliveries, server: str, size: int, agent: str = "mine") -> int:
+def fill(deliveries: EventDeliveries, server: str, size: int, agent: str = "mine") -> int:
     """How many events of a server have room."""
     for number in range(5_000):
         try:
@@ -265,7 +267,7 @@ def fill(deliveries: Deliveries, server: str, size: int, agent: str = "mine") ->
     raise AssertionError("no bound")
 
 
-def room(deliveries: Deliveries, server: str, size: int) -> int:
+def room(deliveries: EventDeliveries, server: str, size: int) -> int:
     """How many further events of a server have room. Takes none of it."""
     found = fill(deliveries, server, size)
     for number in range(found):
@@ -275,13 +277,13 @@ def room(deliveries: Deliveries, server: str, size: int) -> int:
 
 @pytest.mark.parametrize(("size", "first", "second"), [(10, 1_000, 500), (64 * 1024, 128, 64)])
 def test_t36_a_server_that_fills_its_room_leaves_room_for_others(size: int, first: int, second: int) -> None:
-    deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus(), quiet_touches())
+    deliveries = EventDeliveries(cast(Any, None), cast(Any, None), Bus(), quiet_touches())
     assert (fill(deliveries, "chatty", size), fill(deliveries, "alarms", size)) == (first, second)
     assert fill(deliveries, "hook:ci", size)
 
 
 def test_t36_a_server_with_many_agents_leaves_room_for_other_servers() -> None:
-    deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus(), quiet_touches())
+    deliveries = EventDeliveries(cast(Any, None), cast(Any, None), Bus(), quiet_touches())
     assert sum(fill(deliveries, "chatty", 10, f"x{number}") for number in range(21)) == 10_000
     assert fill(deliveries, "hook:ci", 10) == 1_000
 
@@ -315,7 +317,7 @@ async def test_a_push_that_the_store_fails_is_answered(tmp_path: Path, monkeypat
         raise StoreUnavailable("gone")
 
     async with pushing(tmp_path) as (_, server):
-        monkeypatch.setattr(Intake, "serve", serve)
+        monkeypatch.setattr(EventIntake, "serve", serve)
         (answer,) = await server.push(FEATURE, "It rains.", event_id="e1")
         assert "an internal error of the hub" in str(answer.reason)
 
@@ -392,7 +394,7 @@ async def test_a_read_of_events_that_fails_is_recorded_as_failed(
         raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere")
 
     async with pushing(tmp_path) as (hub, _):
-        monkeypatch.setattr(Deliveries, "take", take)
+        monkeypatch.setattr(EventDeliveries, "take", take)
         answer = await client(hub, "mine").modern("resources/read", {"uri": "interlock://events"})
         assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
         found = [entry.record for entry in await entries(hub) if entry.record.name == "interlock://events"]

@@ -19,7 +19,7 @@ from interlock.config.settings import (
     ToolSettings,
 )
 from interlock.hub.auth.principals import local_person
-from interlock.hub.live.elevations import Elevations
+from interlock.hub.live.elevations import ScopeElevations
 from interlock.server import Context
 from interlock.server import Server as LibraryServer
 
@@ -164,14 +164,14 @@ async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(
             ("/project/.env", False),
         ]
 
-        decide = Elevations.elevate
+        decide = ScopeElevations.elevate
 
         async def revoked_meanwhile(*asked: Any) -> Any:
             result = await decide(*asked)
             await disable(hub, "files.edit")
             return result
 
-        monkeypatch.setattr(Elevations, "elevate", revoked_meanwhile)
+        monkeypatch.setattr(ScopeElevations, "elevate", revoked_meanwhile)
         assert (await elevate("/project/a"))["code"] == -32001, "the grant ended while the answer was made"
 
 

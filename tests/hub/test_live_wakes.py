@@ -17,7 +17,7 @@ from interlock.config.live_settings import HookSettings, LiveRuleSettings, LiveS
 from interlock.events import EventFilter
 from interlock.events.types import ResourceUpdated
 from interlock.hub.live import usage, wakes
-from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.deliveries import EventDeliveries
 from interlock.hub.live.intake import IncomingEvent
 from interlock.hub.live.wakes import EVENTS_AT_ONCE
 from interlock.protocols.mcpl.coalescing import EventGroup
@@ -146,14 +146,14 @@ async def test_t114_many_held_groups_never_stop_the_hub(tmp_path: Path, monkeypa
     """A server chooses its channels, and so the number of groups. Work is counted, as time depends on the machine."""
     groups, looked, turn = 100, 0, 0
     judged: Counter[int] = Counter()
-    due, still_waiting = EventGroup.due.fget, Deliveries.still_waiting  # type: ignore[attr-defined]
+    due, still_waiting = EventGroup.due.fget, EventDeliveries.still_waiting  # type: ignore[attr-defined]
 
     def looked_at(group: EventGroup[str]) -> float:
         nonlocal looked
         looked += 1
         return float(due(group))
 
-    def found(self: Deliveries, ids: Any, agent: str) -> Any:
+    def found(self: EventDeliveries, ids: Any, agent: str) -> Any:
         judged[turn] += 1
         return still_waiting(self, ids, agent)
 
@@ -164,7 +164,7 @@ async def test_t114_many_held_groups_never_stop_the_hub(tmp_path: Path, monkeypa
             asyncio.get_running_loop().call_soon(next_turn)
 
     monkeypatch.setattr(EventGroup, "due", property(looked_at))
-    monkeypatch.setattr(Deliveries, "still_waiting", found)
+    monkeypatch.setattr(EventDeliveries, "still_waiting", found)
     monkeypatch.setattr(wakes, "RECHECK_S", 3600.0)
     async with waking(tmp_path, {"w": replace(WAKE, tokens_per_hour=1)}) as hub:
         await asyncio.gather(*(hub.take(f"e{number}", size=400, channel=f"c{number}") for number in range(groups)))

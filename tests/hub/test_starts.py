@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from interlock.hub.upstreams import starts as module
-from interlock.hub.upstreams.starts import Limit, Starts, StartTurn, Urgency
+from interlock.hub.upstreams.starts import QueueLimits, Starts, StartTurn, Urgency
 from memory_kept import kept_by
 
-EACH = Limit(at_once=2, per_second=1e6, burst=1000)
+EACH = QueueLimits(at_once=2, per_second=1e6, burst=1000)
 LIMITS = dict.fromkeys(Urgency, EACH)
 
 
@@ -65,7 +65,7 @@ async def test_a_start_that_hangs_stops_counting(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_starts_are_spread_over_time() -> None:
-    starts = Starts(dict.fromkeys(Urgency, Limit(at_once=100, per_second=100)))
+    starts = Starts(dict.fromkeys(Urgency, QueueLimits(at_once=100, per_second=100)))
     loop = asyncio.get_running_loop()
     began = loop.time()
     turns = [starts.ask(1, called=False) for _ in range(6)]
@@ -75,7 +75,7 @@ async def test_starts_are_spread_over_time() -> None:
 
 
 async def test_starts_that_were_given_up_are_not_kept() -> None:
-    starts = Starts(dict.fromkeys(Urgency, Limit(at_once=1, per_second=1e6, burst=1000)))
+    starts = Starts(dict.fromkeys(Urgency, QueueLimits(at_once=1, per_second=1e6, burst=1000)))
     first = starts.ask(0, called=False)
 
     def give_up() -> None:

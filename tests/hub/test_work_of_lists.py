@@ -12,7 +12,7 @@ from interlock.hub.catalog.items import Item
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.hub.tool_search import instructions
-from interlock.hub.tool_search.seen_items import ListState, Measure, PartSum, SeenItems, seen_items
+from interlock.hub.tool_search.seen_items import ListState, PartSum, SeenItems, TokenMeasure, seen_items
 from interlock.hub.tool_search.tokens import TokenCounts
 
 SERVERS = 50
@@ -103,7 +103,7 @@ def test_the_tools_of_a_server_are_counted_once_and_again_only_after_more_counts
     item = catalog.items(EVERYTHING, "tool")[0]
     measured: list[int] = []
 
-    class Fixed(Measure):
+    class Fixed(TokenMeasure):
         def __init__(self, tokens: int, *, exact: bool) -> None:
             self.found = (tokens, exact)
 
@@ -114,7 +114,7 @@ def test_the_tools_of_a_server_are_counted_once_and_again_only_after_more_counts
         def counted(self, item: Item) -> bool:
             return self.found[1]
 
-    def measure(exact: bool) -> Measure:
+    def measure(exact: bool) -> TokenMeasure:
         return Fixed(10, exact=exact)
 
     total = PartSum()

@@ -15,7 +15,7 @@ from hub.running_hub import child, until
 from interlock.config.settings import Config, TopicSettings
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.states import DecisionState
-from interlock.hub.auth.access_methods import Give
+from interlock.hub.auth.access_methods import GrantParams
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
@@ -194,7 +194,7 @@ async def test_t92_nobody_fulfils_with_more_than_its_own_rights(rooms: RunningRo
     with pytest.raises(Fault, match="own"):
         await answer(rooms, own, "once", await person(rooms, "zoe"))
     await rooms.hub_app.access_methods.grant(
-        Principal("boss", "admin"), Give("tool_grant", "pia", "busy", "deny", "echo")
+        Principal("boss", "admin"), GrantParams("tool_grant", "pia", "busy", "deny", "echo")
     )
     done = await answer(rooms, decision, "once", pia)
     assert done["response"]["error"]["data"]["domain"] in ("security", "validation"), "the hub says no to pia"

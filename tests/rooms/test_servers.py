@@ -16,7 +16,7 @@ from attacks.watchdog import watching
 from hub.running_hub import RawClient, child, until
 from interlock.config.live_settings import LiveSettings
 from interlock.config.settings import Config, TopicSettings
-from interlock.hub.auth.access_methods import Give
+from interlock.hub.auth.access_methods import GrantParams
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.states import ServerState
 
@@ -95,7 +95,7 @@ async def test_t90_a_request_in_a_room_runs_as_its_sender(rooms: RunningRooms) -
     boss = Principal("boss", "admin")
     for tool in ("echo", None):
         kind: Any = "server_grant" if tool is None else "tool_grant"
-        await rooms.hub_app.access_methods.grant(boss, Give(kind, "bob", "busy", "deny", tool))
+        await rooms.hub_app.access_methods.grant(boss, GrantParams(kind, "bob", "busy", "deny", tool))
         answer = await echo(bob)
         assert answer["payload"]["error"]["data"]["domain"] in ("security", "validation"), answer
     assert (await echo(ann))["payload"]["result"]["content"][0]["text"] == "hi"

@@ -43,7 +43,7 @@ class SealedElsewhere(StoreError):
     """Another key than the hub's sealed the values of the store, or the hub's is lost."""
 
 
-class Sealed(NamedTuple):
+class SealedCollection(NamedTuple):
     """The collection of sealed values: each row has the text in `sealed`, bound to what it belongs to."""
 
     collection: Collection[Any]
@@ -57,12 +57,12 @@ class Sealed(NamedTuple):
 
 
 SEALED: Final = (
-    Sealed(LOGINS, b"logins", lambda row: bound_to(row.server, row.principal)),
-    Sealed(VIEWS, b"approvals", lambda row: row.id),
-    Sealed(CONVERSATIONS, b"conversations", lambda row: row.id),
-    Sealed(TURNS, b"conversations", lambda row: row.id),
-    Sealed(STATE_TREES, b"state_trees", lambda row: row.id),
-    Sealed(HISTORY_SEGMENTS, b"rooms", lambda row: row.id),
+    SealedCollection(LOGINS, b"logins", lambda row: bound_to(row.server, row.principal)),
+    SealedCollection(VIEWS, b"approvals", lambda row: row.id),
+    SealedCollection(CONVERSATIONS, b"conversations", lambda row: row.id),
+    SealedCollection(TURNS, b"conversations", lambda row: row.id),
+    SealedCollection(STATE_TREES, b"state_trees", lambda row: row.id),
+    SealedCollection(HISTORY_SEGMENTS, b"rooms", lambda row: row.id),
 )
 """Every sealed value of a store."""
 USELESS: Final[tuple[Collection[Any], ...]] = (KEYS, LOGINS, CONVERSATIONS, HISTORY_HEADS)

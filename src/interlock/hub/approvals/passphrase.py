@@ -49,7 +49,7 @@ class StoredPassphrase(msgspec.Struct, frozen=True):
     set_at: datetime
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class PassphraseAttempt(msgspec.Struct, frozen=True):
     """An attempt that was wrong, or is being checked."""
 
     id: str
@@ -61,7 +61,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 PASSPHRASES: Final = Collection("passphrases", StoredPassphrase, key="id")
-ATTEMPTS: Final = Collection("passphrase_attempts", Attempt, key="id")
+ATTEMPTS: Final = Collection("passphrase_attempts", PassphraseAttempt, key="id")
 
 
 class Passphrase:
@@ -74,7 +74,7 @@ class Passphrase:
         self._turn = asyncio.Lock()
         self._store: Store
         self._mirror: Mirror[StoredPassphrase] | None = None
-        self._attempts: Mirror[Attempt]
+        self._attempts: Mirror[PassphraseAttempt]
 
     async def start(self, store: Store) -> None:
         """Load the stored passphrase, and follow changes by other nodes."""
@@ -152,7 +152,7 @@ class Passphrase:
             hint = "set it: `interlock approvals passphrase`"
             raise Fault("PASSPHRASE_REQUIRED", "this hub needs a passphrase, and none is set", hint=hint)
         # Stored before it is checked, so that cancelling the check or ending the hub does not undo the attempt.
-        attempt = Attempt(secrets.token_hex(8), caller, now, keyed)
+        attempt = PassphraseAttempt(secrets.token_hex(8), caller, now, keyed)
         async with self._store.transaction() as change:
             change.put(ATTEMPTS, attempt)
             for old in attempts:

@@ -51,7 +51,7 @@ class VerificationReport(msgspec.Struct, frozen=True):
         return all(finding.problem in ("lost", "restored") for finding in self.findings)
 
 
-class Walk:
+class ChainVerification:
     """The verification of one chain, record by record in order."""
 
     def __init__(self, chain: str, head: ChainHead | None = None, max_findings: int = MAX_FINDINGS) -> None:
@@ -181,7 +181,7 @@ def verify(database: Database, heads: Mapping[str, ChainHead]) -> VerificationRe
     count, findings = 0, list[Finding]()
     chains = sorted({*rows.chains(database), *heads})
     for chain in chains:
-        walk = Walk(chain, heads.get(chain))
+        walk = ChainVerification(chain, heads.get(chain))
         # Retention may still be deleting the records before the anchor.
         for row in rows.in_order(database, chain, anchor_of(database, chain)):
             walk.step(row)
@@ -195,15 +195,15 @@ def verify(database: Database, heads: Mapping[str, ChainHead]) -> VerificationRe
 
 def verify_export(lines: Iterable[bytes], heads: Mapping[str, ChainHead]) -> VerificationReport:
     """Verify a whole export, its order included."""
-    walks: dict[str, Walk] = {}
+    walks: dict[str, ChainVerification] = {}
     broken: list[Finding] = []
     for chain, row in _exported(lines, broken):
         walk = walks.get(chain)
         if walk is None:
-            walk = walks[chain] = Walk(chain, heads.get(chain))
+            walk = walks[chain] = ChainVerification(chain, heads.get(chain))
         walk.step(row)
     for chain in heads.keys() - walks.keys():
-        walks[chain] = Walk(chain, heads[chain])
+        walks[chain] = ChainVerification(chain, heads[chain])
     if broken and not walks:
         raise ValueError(broken[0].message)
     findings = [*broken, *(finding for walk in walks.values() for finding in walk.end())]

@@ -15,7 +15,7 @@ from typing import Final, Protocol, get_args
 import msgspec
 
 from interlock.config.settings import Config
-from interlock.hub.auth.freshness import Freshness
+from interlock.hub.auth.freshness import AccessFreshness
 from interlock.hub.auth.grants import Grants
 from interlock.hub.auth.keys import Key, Keys
 from interlock.hub.auth.principals import TOKEN, Kind, Principal
@@ -29,7 +29,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Sight(msgspec.Struct, frozen=True):
+class Visibility(msgspec.Struct, frozen=True):
     """Everything that decides which items a principal sees. Principals with equal sights share their lists."""
 
     agent: str
@@ -41,7 +41,7 @@ class Sight(msgspec.Struct, frozen=True):
     """False after the key was revoked or has expired."""
 
 
-class Sighted(Protocol):
+class ListedItem(Protocol):
     """An item of a list."""
 
     @property
@@ -67,7 +67,7 @@ class Access:
         self._config = config
         self._keys = keys
         self._grants = grants
-        self.freshness = Freshness(lambda: config().hub.limits.store_behind_s)
+        self.freshness = AccessFreshness(lambda: config().hub.limits.store_behind_s)
         self.now: Callable[[], datetime] = utc_now
         self._insufficient_right = insufficient_right
         """The fault for an access token whose scopes do not give a right that another scope gives."""
@@ -142,7 +142,7 @@ class Access:
         """Grows with every change of a principal's grants."""
         return self._grants.revision(principal.id)
 
-    def sight(self, principal: Principal) -> Sight:
+    def sight(self, principal: Principal) -> Visibility:
         revision = self._grants.revision(principal.id)
         permissions, permitted = None, True
         if principal.key:
@@ -150,7 +150,7 @@ class Access:
             permitted = key is not None and not key.expired(self.now())
             permissions = None if key is None else key.permissions
         agent = principal.id if revision else ""
-        return Sight(agent, principal.decides, permissions, principal.kind, permitted)
+        return Visibility(agent, principal.decides, permissions, principal.kind, permitted)
 
     def seen(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
         """The items that a principal's lists show."""
@@ -177,7 +177,7 @@ class Access:
 
         return select
 
-    def sees(self, principal: Principal, item: Sighted) -> bool:
+    def sees(self, principal: Principal, item: ListedItem) -> bool:
         """Whether a principal sees an item, listed or not."""
         rights = self.rights(principal)
         if rights is None:
@@ -201,7 +201,7 @@ class Access:
 
         return select
 
-    def may_call(self, principal: Principal, tool: Sighted) -> bool:
+    def may_call(self, principal: Principal, tool: ListedItem) -> bool:
         """Whether key and grants let a principal call a tool."""
         rights = self.rights(principal)
         return rights is not None and rights.invokes(tool.exposed) and self._allows(principal, tool)
@@ -214,7 +214,7 @@ class Access:
         decision = self.decision(principal, tool.server, tool.name)
         return decision.permission != "allow" and decision.entry is None
 
-    def _allows(self, principal: Principal, item: Sighted) -> bool:
+    def _allows(self, principal: Principal, item: ListedItem) -> bool:
         tool = item.name if item.kind == "tool" else None
         return self.decision(principal, item.server, tool).permission == "allow"
 
@@ -231,6 +231,6 @@ _BY_DEFAULT: Final = {
 """The decisions where no grant applies."""
 
 
-def _reads(rights: Rights, item: Sighted) -> bool:
+def _reads(rights: Rights, item: ListedItem) -> bool:
     """Whether a credential permits reading the definition. Resources have no exposed name and follow their server."""
     return rights.reads(item.exposed) if item.kind in ("tool", "prompt") else rights.invokes_all_of(item.server)

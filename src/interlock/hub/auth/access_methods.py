@@ -43,7 +43,7 @@ class AccessMethods:
         rows = [GrantRow(**msgspec.structs.asdict(grant), expired=not grant.holds(now)) for grant in shown]
         return GrantRows(rows, len(found))
 
-    async def query(self, principal: Principal, params: Query, trace: str = "") -> AccessAnswer:
+    async def query(self, principal: Principal, params: AccessQueryParams, trace: str = "") -> AccessAnswer:
         """`mgp/access/query`: what an agent may do, and why. Every agent may ask about itself."""
         agent = params.agent_id or principal.id
         if agent != principal.id:
@@ -54,7 +54,7 @@ class AccessMethods:
         by = () if entry is None else (entry.granted_by, entry.granted_at, entry.expires_at)
         return AccessAnswer(decision.permission, decision.source, *by)
 
-    async def grant(self, principal: Principal, params: Give, trace: str = "") -> Granted:
+    async def grant(self, principal: Principal, params: GrantParams, trace: str = "") -> GrantResult:
         """`mgp/access/grant`: allow or deny. A denial at the same level still wins: see `effective`."""
         self._access.demand(principal, "change grants", write=True)
         if (params.entry_type == "tool_grant") != (params.tool_name is not None):
@@ -80,9 +80,9 @@ class AccessMethods:
         )
         await self._grants.put(grant, self._record.granted(principal, grant, trace))
         decision = self._access.decision(self._subject(principal, params.agent_id), params.server_id, params.tool_name)
-        return Granted(True, principal.id, now, decision.permission, decision.source)
+        return GrantResult(True, principal.id, now, decision.permission, decision.source)
 
-    async def revoke(self, principal: Principal, params: Take, trace: str = "") -> RevokedCount:
+    async def revoke(self, principal: Principal, params: RevokeParams, trace: str = "") -> RevokedCount:
         """`mgp/access/revoke`: delete the entries at one level. It holds from the next call on.
 
         Entries of a server that was removed can be deleted. Where there are none, the server and tool must exist.
@@ -99,7 +99,7 @@ class AccessMethods:
             self._check_exists(*subject)
         return RevokedCount(revoked)
 
-    def ends_denial(self, params: Take) -> bool:
+    def ends_denial(self, params: RevokeParams) -> bool:
         """Whether a denial is among the entries to delete. Without it, the agent may call again."""
         subject = (params.agent_id, self._server_id(params.server_id), params.tool_name)
         return any(entry.permission == "deny" for entry in self._grants.at(*subject) if entry.subject == subject)
@@ -165,7 +165,7 @@ class ListGrants(msgspec.Struct):
     most: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1000
 
 
-class Query(msgspec.Struct):
+class AccessQueryParams(msgspec.Struct):
     """Params of `mgp/access/query`."""
 
     server_id: Name
@@ -173,7 +173,7 @@ class Query(msgspec.Struct):
     tool_name: Name | None = None
 
 
-class Give(msgspec.Struct):
+class GrantParams(msgspec.Struct):
     """Params of `mgp/access/grant`. A `granted_by` is ignored."""
 
     entry_type: EntryType
@@ -185,7 +185,7 @@ class Give(msgspec.Struct):
     expires_at: Instant | None = None
 
 
-class Take(msgspec.Struct):
+class RevokeParams(msgspec.Struct):
     """Params of `mgp/access/revoke`."""
 
     entry_type: EntryType
@@ -217,7 +217,7 @@ class AccessAnswer(msgspec.Struct):
     expires_at: datetime | None = None
 
 
-class Granted(msgspec.Struct):
+class GrantResult(msgspec.Struct):
     """The new entry, and the decision that results."""
 
     granted: bool

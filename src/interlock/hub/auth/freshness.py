@@ -21,7 +21,7 @@ STOOD_STILL_S: Final = 1.0
 """A hub that did not look for this long was too busy to read from its database."""
 
 
-class Freshness:
+class AccessFreshness:
     """The age of what the hub knows about access."""
 
     def __init__(self, limit_s: Callable[[], float]) -> None:

@@ -19,7 +19,7 @@ from interlock.hub.auth.principals import Principal, server_principal
 from interlock.hub.calls.chunk_filter import ChunkFilter
 from interlock.hub.calls.timeouts import CallTimeouts
 from interlock.hub.calls.verdicts import FOREVER, Refuse, Verdict
-from interlock.hub.catalog.target import Approval, Target, TargetKind, Tried
+from interlock.hub.catalog.target import Approval, RetryState, Target, TargetKind
 from interlock.hub.catalog.views import View
 from interlock.hub.rate_meter import Meter
 from interlock.hub.sessions.session import Exchange
@@ -272,7 +272,7 @@ class Call(msgspec.Struct, eq=False):
     """Findings for which a stricter mode refuses the call."""
     would_ask: tuple[SentNote, ...] = ()
     """Notes of gates that ask before the call in a stricter mode."""
-    tried: Tried | None = None
+    tried: RetryState | None = None
     """The tries so far, if a server answered with an error that allows another."""
     scope: bytes = b""
     """The scope that the hub tells the server of a scoped tool (MCPL 0.4)."""
@@ -321,7 +321,7 @@ class Call(msgspec.Struct, eq=False):
         """Keep a note of a gate that asks before the call in a stricter mode."""
         self.would_ask = (*self.would_ask, note)
 
-    def count_try(self, tried: Tried) -> None:
+    def count_try(self, tried: RetryState) -> None:
         """Count a try that its server answered with an error, or that never reached its server."""
         self.tried = tried
 

@@ -17,7 +17,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 
-class States(Protocol):
+class StateSource(Protocol):
     """The states of the conversation that a call belongs to (MCPL)."""
 
     def use(self, server: str, feature_set: str) -> Mapping[str, object]:
@@ -25,7 +25,12 @@ class States(Protocol):
 
 
 async def call_locally(
-    service: Service[Caller], caller: Caller, method: str, params: bytes, timeout_s: float, states: States | None = None
+    service: Service[Caller],
+    caller: Caller,
+    method: str,
+    params: bytes,
+    timeout_s: float,
+    states: StateSource | None = None,
 ) -> bytes:
     """Ask and wait. Raises a `Fault`; the answering server's own error keeps its code."""
     exchange = LocalExchange(Request(1, method, params), caller, states)
@@ -46,7 +51,7 @@ class LocalExchange(FutureExchange[Caller]):
 
     __slots__ = ("states",)
 
-    def __init__(self, request: Request, caller: Caller, states: States | None = None) -> None:
+    def __init__(self, request: Request, caller: Caller, states: StateSource | None = None) -> None:
         super().__init__(request, preview(request.params), Dialect(LATEST_LEGACY), caller)
         self.states = states
 

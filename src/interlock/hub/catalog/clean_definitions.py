@@ -23,7 +23,7 @@ MAX_DIGESTS: Final = 65_536
 """Digests kept for one server. Each further definition is judged again after a restart."""
 
 
-class Clean(msgspec.Struct, frozen=True):
+class CleanDefinitions(msgspec.Struct, frozen=True):
     """The clean definitions of one server when it was last listed."""
 
     server: str
@@ -32,7 +32,7 @@ class Clean(msgspec.Struct, frozen=True):
     """All digests, concatenated, in base64."""
 
 
-CLEAN: Final = Collection("clean_definitions", Clean, key="server")
+CLEAN: Final = Collection("clean_definitions", CleanDefinitions, key="server")
 
 
 async def read(store: Store, server: str) -> set[bytes]:
@@ -51,9 +51,9 @@ async def write(store: Store, server: str, digests: Iterable[bytes]) -> None:
         change.put(CLEAN, made)
 
 
-def _made(server: str, digests: Iterable[bytes]) -> Clean:
+def _made(server: str, digests: Iterable[bytes]) -> CleanDefinitions:
     joined = b"".join(sorted(digests)[:MAX_DIGESTS])
-    return Clean(server, judges(), base64.b64encode(joined).decode())
+    return CleanDefinitions(server, judges(), base64.b64encode(joined).decode())
 
 
 @cache

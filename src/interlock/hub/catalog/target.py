@@ -68,7 +68,7 @@ class Approval(msgspec.Struct, frozen=True):
         return self.every_time or not every_time
 
 
-class Tried(msgspec.Struct, frozen=True):
+class RetryState(msgspec.Struct, frozen=True):
     """The tries so far of a call that a server answered with an error."""
 
     deadline: float

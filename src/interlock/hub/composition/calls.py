@@ -28,7 +28,7 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.ledger import TaskLedger
-from interlock.hub.tasks.reach import Reach
+from interlock.hub.tasks.reach import TaskAccess
 from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -68,7 +68,7 @@ class CallParts:
             upstreams,
             self.recording,
             self._max_task_ms,
-            Reach(catalog, authentication.access),
+            TaskAccess(catalog, authentication.access),
             foundation.bus,
             StatusTexts(self.gate_chain),
         )

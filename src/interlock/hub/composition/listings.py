@@ -21,11 +21,11 @@ from interlock.hub.handlers.event_subscriptions import EventSubscriptions
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.tool_search.contexts import Contexts
-from interlock.hub.tool_search.creations import Creations
+from interlock.hub.tool_search.creations import ToolCreations
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
 from interlock.hub.tool_search.instructions import section
-from interlock.hub.tool_search.learning import Learning
+from interlock.hub.tool_search.learning import UsageLearning
 from interlock.hub.tool_search.list_forms import ListForms
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
@@ -105,7 +105,7 @@ class ListingParts:
             lambda: foundation.config.hub.timeouts.lock_s,
             risk_of,
             lambda server: (approvals.server_policies.trust_of(server), approvals.permissions.declared(server)),
-            Learning(lambda: foundation.store, foundation.log),
+            UsageLearning(lambda: foundation.store, foundation.log),
         )
         summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
         contexts = Contexts(self.listings)
@@ -116,7 +116,7 @@ class ListingParts:
             self._request_tasks,
             risk_of,
             foundation.log,
-            Creations(registrations, lambda: foundation.config, lambda: foundation.store),
+            ToolCreations(registrations, lambda: foundation.config, lambda: foundation.store),
             RequestedTools(self.listings, summaries, contexts, self.bus),
         )
         self.discovery_tools = DiscoveryTools(

@@ -17,8 +17,8 @@ from interlock.hub.catalog.items import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.hub.live.addresses import Addresses
-from interlock.hub.live.causes import Causes
+from interlock.hub.live.addresses import EventAddresses
+from interlock.hub.live.causes import WakeChains
 from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
 from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
@@ -26,14 +26,14 @@ from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.client_scopes import ClientScopesGate
 from interlock.hub.live.connections import LiveConnections
-from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.elevations import Elevations
+from interlock.hub.live.deliveries import EventDeliveries
+from interlock.hub.live.elevations import ScopeElevations
 from interlock.hub.live.event_attachment import EventAttachment
 from interlock.hub.live.events import DAY_S, now
 from interlock.hub.live.features import Features
 from interlock.hub.live.gate import LiveGate
 from interlock.hub.live.incoming_webhooks import IncomingWebhooks
-from interlock.hub.live.intake import Intake
+from interlock.hub.live.intake import EventIntake
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.scopes import ScopeGate
 from interlock.hub.live.server_maskers import ServerMaskers
@@ -55,16 +55,16 @@ class LiveParts:
         journal, settings = foundation.journal, self._settings
         self.features = Features(lambda: foundation.config)
         self.refusals = RecordedRefusals(journal, time.monotonic)
-        addresses = Addresses(self.features, authentication.access, self._hook_settings)
+        addresses = EventAddresses(self.features, authentication.access, self._hook_settings)
         self.touches = Touches(lambda: settings().ask_s, foundation.log)
-        self.deliveries = Deliveries(addresses, journal, foundation.bus, self.touches)
-        self.causes = Causes()
+        self.deliveries = EventDeliveries(addresses, journal, foundation.bus, self.touches)
+        self.causes = WakeChains()
         self.webhook = WakeWebhook(
             lambda: settings().webhook, foundation.resolver, lambda: foundation.node, foundation.log
         )
         bus, log = foundation.bus, foundation.log
         self.wakes = Wakes(settings, self.deliveries, self.causes, journal, bus, self.webhook, log)
-        self.intake = Intake(settings, self.features, self.deliveries, self.wakes, journal)
+        self.intake = EventIntake(settings, self.features, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.refusals, foundation.logs)
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
         self.connections.updates.follow_with(self.hosts)
@@ -85,7 +85,7 @@ class LiveParts:
         """Load the state of earlier runs. `list_changed` is called when some agents' lists may have changed."""
         foundation = self._foundation
         store = foundation.store
-        elevations = Elevations(inbox, self.features, self.scope_hold_s, self._servers, foundation.journal)
+        elevations = ScopeElevations(inbox, self.features, self.scope_hold_s, self._servers, foundation.journal)
         self.connections.messages.serve_with("scope/elevate", elevations)
         await self.features.start(store, self._on_features, self.connections)
         await self.touches.start(store, self)

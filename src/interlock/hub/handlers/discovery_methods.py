@@ -19,7 +19,7 @@ from interlock.hub.catalog.audiences import is_private
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.journal import Journal
 from interlock.hub.upstreams.registration.packages import RegisteredPackages
-from interlock.hub.upstreams.registration.registration import Register, Registered, Registration
+from interlock.hub.upstreams.registration.registration import Registration, RegistrationParams, RegistrationResult
 from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.turns import in_turns
@@ -49,7 +49,7 @@ class ListServers(msgspec.Struct):
     filter: ServerFilter = msgspec.field(default_factory=ServerFilter)
 
 
-class Deregister(msgspec.Struct):
+class DeregisterParams(msgspec.Struct):
     """Params of `mgp/discovery/deregister`."""
 
     id: Name
@@ -95,14 +95,14 @@ class DiscoveredServers(msgspec.Struct):
     servers: list[DiscoveredServer]
 
 
-class Deregistered(msgspec.Struct):
+class DeregisterResult(msgspec.Struct):
     """The answer to a deregistration."""
 
     deregistered: bool
     id: str
 
 
-class Trusts(Protocol):
+class TrustLevels(Protocol):
     """Knows the effective trust level of a server."""
 
     def trust_of(self, server: str) -> Any:
@@ -118,7 +118,7 @@ class DiscoveryMethods:
         upstreams: Upstreams,
         catalog: Catalog,
         access: Access,
-        trusts: Trusts,
+        trusts: TrustLevels,
         journal: Journal,
         config: Callable[[], Config],
         packages: RegisteredPackages,
@@ -148,17 +148,17 @@ class DiscoveryMethods:
         found = [row for row in (*rows, *waiting, *map(_denied, own_answers)) if _matches(row, wanted)]
         return DiscoveredServers(found[:LISTED])
 
-    async def register(self, by: Principal, params: Register, trace: str = "") -> Registered:
+    async def register(self, by: Principal, params: RegistrationParams, trace: str = "") -> RegistrationResult:
         """Register a server. The server of an agent waits for a person's approval."""
         answer = await self._registrations.register(by, params, trace)
         self._journal.operated(by, "discovery.register", answer.server_id, params.justification, trace)
         return answer
 
-    async def deregister(self, by: Principal, params: Deregister, trace: str = "") -> Deregistered:
+    async def deregister(self, by: Principal, params: DeregisterParams, trace: str = "") -> DeregisterResult:
         """Remove a registered server. It ends after its open calls."""
         found = await self._registrations.deregister(by, params.id)
         self._journal.operated(by, "discovery.deregister", found.id, params.reason, trace)
-        return Deregistered(True, found.name)
+        return DeregisterResult(True, found.name)
 
     async def install(self, by: Principal, params: InstallPackage, trace: str = "") -> PackageInstalled:
         """Install the package of a registered server on this node, or update it. Raises Fault."""

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from interlock.hub.auth.access_methods import AccessMethods, Give, Query, Take
+from interlock.hub.auth.access_methods import AccessMethods, AccessQueryParams, GrantParams, RevokeParams
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
-from interlock.hub.handlers.discovery_methods import Deregister, DiscoveryMethods, ListServers
+from interlock.hub.handlers.discovery_methods import DeregisterParams, DiscoveryMethods, ListServers
 from interlock.hub.journal import Journal
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.registration.registration import Register
+from interlock.hub.upstreams.registration.registration import RegistrationParams
 from interlock.process.turns import encode_in_turns
 from interlock.protocols.mcp.results import own_result
 from interlock.protocols.mgp.methods import read_params
@@ -45,12 +45,12 @@ class MgpOperationsHandler:
     def methods(self) -> dict[str, Serve]:
         """The methods of this handler."""
         rows: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = (
-            ("mgp/access/query", Query, self._access.query),
-            ("mgp/access/grant", Give, self._access.grant),
-            ("mgp/access/revoke", Take, self._access.revoke),
+            ("mgp/access/query", AccessQueryParams, self._access.query),
+            ("mgp/access/grant", GrantParams, self._access.grant),
+            ("mgp/access/revoke", RevokeParams, self._access.revoke),
             ("mgp/discovery/list", ListServers, self._discovery.list),
-            ("mgp/discovery/register", Register, self._discovery.register),
-            ("mgp/discovery/deregister", Deregister, self._discovery.deregister),
+            ("mgp/discovery/register", RegistrationParams, self._discovery.register),
+            ("mgp/discovery/deregister", DeregisterParams, self._discovery.deregister),
         )
         return {name: partial(self._begin, kind, operation) for name, kind, operation in rows}
 

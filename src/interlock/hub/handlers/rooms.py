@@ -14,7 +14,7 @@ import msgspec
 from interlock.hub.auth.principals import SERVER
 from interlock.hub.calls.call import Caller
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.hub.live.inference_hooks import Tainting
+from interlock.hub.live.inference_hooks import TaintRecorder
 from interlock.hub.live.touches import Touches
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange, Session
@@ -74,7 +74,7 @@ class RoomHandler:
 
     names = ROOM_TOOLS
 
-    def __init__(self, judging: JudgingThreads, touches: Touches, tainting: Tainting) -> None:
+    def __init__(self, judging: JudgingThreads, touches: Touches, tainting: TaintRecorder) -> None:
         self._judging = judging
         self._touches = touches
         self._tainting = tainting

@@ -15,7 +15,7 @@ PREFIX: Final = "hook:"
 """Prefix of a webhook's name in the place of a server's name."""
 
 
-class Addresses:
+class EventAddresses:
     """Checks every event when it is handed out, so that a revoked grant also stops events that wait."""
 
     def __init__(self, features: Features, access: Access, hooks: Callable[[], Mapping[str, HookSettings]]) -> None:

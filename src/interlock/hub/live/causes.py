@@ -24,7 +24,7 @@ class _Turn(msgspec.Struct, frozen=True):
     chain: tuple[str, ...]
 
 
-class Causes:
+class WakeChains:
     """The turns that wakes began, and the servers called in them.
 
     It is kept in memory. Stored wakes contain their chain, so a restart restores the turns.

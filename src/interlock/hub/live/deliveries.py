@@ -16,7 +16,7 @@ import msgspec
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
-from interlock.hub.live.addresses import Addresses
+from interlock.hub.live.addresses import EventAddresses
 from interlock.hub.live.agent_queue import AgentQueue
 from interlock.hub.live.events import LIVE_PENDING, PendingEvent, agent_of, now, seen_id
 from interlock.hub.live.touches import Touches
@@ -43,10 +43,10 @@ a channel may wait for its conversation for half as long."""
 R = TypeVar("R")
 
 
-class Deliveries:
+class EventDeliveries:
     """The events of all agents."""
 
-    def __init__(self, addresses: Addresses, journal: Journal, bus: Bus, touches: Touches) -> None:
+    def __init__(self, addresses: EventAddresses, journal: Journal, bus: Bus, touches: Touches) -> None:
         self._addresses = addresses
         self._touches = touches
         self._journal = journal

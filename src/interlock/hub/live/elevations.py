@@ -24,7 +24,7 @@ MAX_APPROVED: Final = 1_000
 """Approved scopes that a connection remembers."""
 
 
-class Elevations:
+class ScopeElevations:
     """Answers servers that ask for a scope. It is the handler of `scope/elevate`."""
 
     def __init__(

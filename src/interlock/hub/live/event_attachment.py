@@ -16,8 +16,8 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, ResultProcessor
 from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.hub.live.causes import Causes
-from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.causes import WakeChains
+from interlock.hub.live.deliveries import EventDeliveries
 from interlock.hub.live.events import PendingEvent
 from interlock.hub.live.rendering import blocks
 from interlock.wire.errors import ErrorObject
@@ -37,8 +37,8 @@ class EventAttachment:
         agent: str,
         server: str,
         inner: ResultProcessor | None,
-        deliveries: Deliveries,
-        causes: Causes,
+        deliveries: EventDeliveries,
+        causes: WakeChains,
         judging: JudgingThreads,
         tasks: BackgroundTasks,
     ) -> None:

@@ -22,7 +22,7 @@ BYTES_PER_TOKEN: Final = 4
 DAY_S: Final = 86_400
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenEvent(msgspec.Struct, frozen=True):
     """An event that was accepted or dropped, and how it was answered."""
 
     id: str
@@ -117,7 +117,7 @@ class UnsentWake(msgspec.Struct, frozen=True):
     at: float
 
 
-LIVE_SEEN: Final = Collection("live_seen", Seen, key="id", columns=("day",))
+LIVE_SEEN: Final = Collection("live_seen", SeenEvent, key="id", columns=("day",))
 LIVE_PENDING: Final = Collection("live_pending", PendingEvent, key="id", columns=("agent",))
 LIVE_WAKES: Final = Collection("live_wakes", Wake, key="id", columns=("day",))
 UNSENT_WAKES: Final = Collection("live_unsent_wakes", UnsentWake, key="id")

@@ -87,7 +87,7 @@ NO_ENTRIES: Final = AgentEntries()
 NOBODY: Final[Mapping[str, AgentEntries]] = {}
 
 
-class Declarations(Protocol):
+class DeclaredFeatureSets(Protocol):
     """Finds the feature sets that servers declare now."""
 
     def declaration(self, server: str, agent: str, feature: str) -> FeatureSet | None:
@@ -108,9 +108,9 @@ class Features:
         self._hosted: Mapping[str, frozenset[str]] = {}
         """By agent: what its clients can do that are hosts themselves, of `UNSUPPORTED`."""
         self._on_change: Callable[[str], None] | None = None
-        self._declarations: Declarations | None = None
+        self._declarations: DeclaredFeatureSets | None = None
 
-    async def start(self, store: Store, on_change: Callable[[str], None], declarations: Declarations) -> None:
+    async def start(self, store: Store, on_change: Callable[[str], None], declarations: DeclaredFeatureSets) -> None:
         """Load the entries. `on_change` gets the server of every further change."""
         self._declarations = declarations
         mirror = await store.mirror(FEATURES)

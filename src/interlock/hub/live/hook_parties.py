@@ -23,7 +23,7 @@ from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
 
-class Party(msgspec.Struct, frozen=True):
+class HookParty(msgspec.Struct, frozen=True):
     """A server in an inference: its connection, and its rights when it was asked."""
 
     live: LiveConnection
@@ -56,18 +56,20 @@ class HookParties:
         self._refusals = refusals
         self._access = access
 
-    def find(self, inference: HookedInference, wants: Callable[[McplConnection], bool]) -> list[Party]:
+    def find(self, inference: HookedInference, wants: Callable[[McplConnection], bool]) -> list[HookParty]:
         """The servers whose rights satisfy `wants`, by name."""
-        principal, parties = inference.principal, list[Party]()
+        principal, parties = inference.principal, list[HookParty]()
         for found in self._connections.of_agent(principal.id):
             # Check the connection first: most servers take no part, and the rights of the inference only narrow it.
             if wants(found.state) and self._access.reaches(principal, found.server):
-                party = Party(found, inference.rights(found))
+                party = HookParty(found, inference.rights(found))
                 if wants(party.state):
                     parties.append(party)
         return parties
 
-    async def ask(self, party: Party, inference: HookedInference, method: str, params: bytes, within_s: float) -> bytes:
+    async def ask(
+        self, party: HookParty, inference: HookedInference, method: str, params: bytes, within_s: float
+    ) -> bytes:
         """The answer of a server to a hook. Raises a `Fault`."""
         live, around = party.live, inference.around
         hook = OpenHook(around.inference_id, around.conversation_id)

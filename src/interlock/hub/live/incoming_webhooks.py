@@ -19,7 +19,7 @@ from interlock.config.live_sections import why_weak_secret
 from interlock.config.live_settings import HookSettings
 from interlock.config.settings import Rate
 from interlock.hub.live.addresses import PREFIX
-from interlock.hub.live.intake import IncomingEvent, Intake
+from interlock.hub.live.intake import EventIntake, IncomingEvent
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.rate_meter import Meters
 from interlock.protocols.mcpl.events import PushResult
@@ -39,7 +39,7 @@ class IncomingWebhooks:
     """The webhooks of one hub."""
 
     def __init__(
-        self, settings: Callable[[], Mapping[str, HookSettings]], intake: Intake, refusals: RecordedRefusals
+        self, settings: Callable[[], Mapping[str, HookSettings]], intake: EventIntake, refusals: RecordedRefusals
     ) -> None:
         self._settings = settings
         self._intake = intake

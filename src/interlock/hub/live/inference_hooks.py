@@ -20,7 +20,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.journal import Journal
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.connections import LiveConnections
-from interlock.hub.live.hook_parties import HookParties, Party
+from interlock.hub.live.hook_parties import HookParties, HookParty
 from interlock.hub.live.hook_records import HookRecords
 from interlock.hub.live.hooked_inference import HookedInference, ModelAnswer, after_params
 from interlock.hub.live.judged_injections import judged
@@ -58,7 +58,7 @@ MAX_REWRITTEN: Final = 512 * 1024
 Phase = Literal["started", "completed", "aborted", "failed"]
 
 
-class Tainting(Protocol):
+class TaintRecorder(Protocol):
     """Notes who is given text of servers."""
 
     async def note_delivery(
@@ -76,7 +76,7 @@ class InferenceHooks:
         refusals: RecordedRefusals,
         access: Access,
         judging: JudgingThreads,
-        tainting: Tainting,
+        tainting: TaintRecorder,
         journal: Journal,
         config: Callable[[], Config],
         required: RequiredHooks,
@@ -171,7 +171,7 @@ class InferenceHooks:
     # Before an inference.
 
     async def _contribution(
-        self, party: Party, inference: HookedInference, params: BeforeInference, within_s: float
+        self, party: HookParty, inference: HookedInference, params: BeforeInference, within_s: float
     ) -> tuple[SourcedInjection, ...]:
         """The judged injections of one server that its rights allow. The others are recorded as refused."""
         try:
@@ -207,10 +207,10 @@ class InferenceHooks:
 
     # After an inference.
 
-    def _after_parties(self, inference: HookedInference) -> list[Party]:
+    def _after_parties(self, inference: HookedInference) -> list[HookParty]:
         return self._parties.find(inference, wants_after_inference)
 
-    async def _rewritten(self, party: Party, inference: HookedInference, answer: ModelAnswer) -> ModelAnswer:
+    async def _rewritten(self, party: HookParty, inference: HookedInference, answer: ModelAnswer) -> ModelAnswer:
         """The answer after one blocking hook."""
         result: AfterInferenceResult | None = None
         try:
@@ -245,10 +245,10 @@ class InferenceHooks:
             return show_hidden(text)
         return await self._judging.run_result(inference.principal.owner, partial(show_hidden, text))
 
-    async def _ask_after(self, party: Party, inference: HookedInference, params: bytes) -> AfterInferenceResult:
+    async def _ask_after(self, party: HookParty, inference: HookedInference, params: bytes) -> AfterInferenceResult:
         return decode(AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result")
 
-    async def _ask_shown(self, party: Party, inference: HookedInference, params: bytes) -> None:
+    async def _ask_shown(self, party: HookParty, inference: HookedInference, params: bytes) -> None:
         try:
             result = await self._ask_after(party, inference, params)
         except Fault as fault:
@@ -261,5 +261,5 @@ class InferenceHooks:
             party.live.server, inference, AFTER, outcome, feature_set=result.feature_set, reason=reason
         )  # fmt: skip
 
-    def _closed(self, party: Party) -> bool:
+    def _closed(self, party: HookParty) -> bool:
         return self._required.is_required(party.live.server)

@@ -17,14 +17,14 @@ from interlock.config.live_settings import LiveSettings
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.deliveries import EventDeliveries
 from interlock.hub.live.events import (
     LIVE_PENDING,
     LIVE_SEEN,
     LIVE_WAKES,
     Outcome,
     PendingEvent,
-    Seen,
+    SeenEvent,
     Wake,
     day_of,
     now,
@@ -32,7 +32,7 @@ from interlock.hub.live.events import (
     seen_id,
 )
 from interlock.hub.live.features import Features
-from interlock.hub.live.wakes import Decided, Wakes
+from interlock.hub.live.wakes import DecidedEvent, Wakes
 from interlock.hub.rate_meter import Meters
 from interlock.hub.store_faults import as_faults, fault_of, starting
 from interlock.protocols.mcpl.authorization import AuthorizedMessage
@@ -99,7 +99,7 @@ class IncomingEvent(msgspec.Struct, frozen=True):
 class _EventDecisions(msgspec.Struct):
     """The decisions about one event for all of its agents, before they are committed."""
 
-    taken: list[Decided] = []
+    taken: list[DecidedEvent] = []
     outcomes: dict[str, Outcome] = {}
     pending: list[PendingEvent] = []
     wakes: list[Wake] = []
@@ -113,14 +113,14 @@ class _EventDecisions(msgspec.Struct):
         return PushResult(True, self.wakes[0].id if self.wakes else None, None)
 
 
-class Intake:
+class EventIntake:
     """Takes events for agents. It is the handler of `push/event` (`hub.live.server_messages.MessageHandler`)."""
 
     def __init__(
         self,
         settings: Callable[[], LiveSettings],
         features: Features,
-        deliveries: Deliveries,
+        deliveries: EventDeliveries,
         wakes: Wakes,
         journal: Journal,
     ) -> None:
@@ -241,7 +241,7 @@ class Intake:
         at = now()
         decisions = self._decide(event, agents, reserved, at)
         answer, outcomes, cause = decisions.answer, decisions.outcomes, decisions.cause
-        seen = Seen(
+        seen = SeenEvent(
             key, event.server, event.event, event.feature_set, at, day_of(at), outcomes, cause,
             answer.accepted, answer.inference_id or "", answer.reason or "", event.size,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.live.events import LIVE_SEEN, Seen, day_of, now, seen_id
+from interlock.hub.live.events import LIVE_SEEN, SeenEvent, day_of, now, seen_id
 from interlock.hub.repeated_commits import commit
 from interlock.hub.store_faults import as_faults
 from interlock.protocols.mcpl.channels import IncomingMessage, ReceivedResult
@@ -100,9 +100,9 @@ def key_of(server: str, message: IncomingMessage) -> str:
     return seen_id(server, f"{message.channel_id}/{message.message_id}")
 
 
-def _seen(key: str, server: str, agent: str, feature_set: str, message: IncomingMessage) -> Seen:
+def _seen(key: str, server: str, agent: str, feature_set: str, message: IncomingMessage) -> SeenEvent:
     at = now()
     event, size = f"{message.channel_id}/{message.message_id}", len(msgspec.json.encode(message.content))
-    return Seen(
+    return SeenEvent(
         key, server, event, feature_set, at, day_of(at), {agent: "dropped"}, CAUSE, False, "", UNANSWERED, size
     )  # fmt: skip

@@ -16,7 +16,7 @@ from interlock.hub.auth.principals import SERVER
 from interlock.hub.journal import Journal
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.client_host import ClientHost
-from interlock.hub.live.inference_hooks import Tainting
+from interlock.hub.live.inference_hooks import TaintRecorder
 from interlock.hub.live.server_maskers import ServerMaskers
 from interlock.judge.results import is_loaded, judge_result, made_visible
 from interlock.protocols.mcpl.channels import Channel
@@ -39,9 +39,9 @@ class ServerTexts:
         self._maskers = maskers
         self._journal = journal
         self._judging: JudgingThreads
-        self._tainting: Tainting
+        self._tainting: TaintRecorder
 
-    def judge_with(self, judging: JudgingThreads, tainting: Tainting) -> None:
+    def judge_with(self, judging: JudgingThreads, tainting: TaintRecorder) -> None:
         """Set the threads for judging, and the part that stores who is given text. Called before the first client."""
         self._judging, self._tainting = judging, tainting
 

@@ -16,9 +16,9 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.hub.live.addresses import Addresses
+from interlock.hub.live.addresses import EventAddresses
 from interlock.hub.live.client_hosts import ClientHosts
-from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.deliveries import EventDeliveries
 from interlock.hub.live.rendering import blocks
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
@@ -90,7 +90,7 @@ Blocks: TypeAlias = list[dict[str, Any]]
 class LiveOffers:
     """Decides which of the hub's own items for events a caller sees, and the MCPL offer to a caller that is a host."""
 
-    def __init__(self, addresses: Addresses, hosts: ClientHosts) -> None:
+    def __init__(self, addresses: EventAddresses, hosts: ClientHosts) -> None:
         self._addresses = addresses
         self._hosts = hosts
 
@@ -117,7 +117,7 @@ class LiveTools:
     def __init__(
         self,
         offers: LiveOffers,
-        deliveries: Deliveries,
+        deliveries: EventDeliveries,
         requests: RecordedRequests,
         judging: JudgingThreads,
         background: BackgroundTasks,

@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from interlock.hub.conversation_documents import INFERENCES, TURN_LEASES
-from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, PendingEvent, Seen, day_of, now, tokens_of
+from interlock.hub.live.deliveries import EventDeliveries
+from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, PendingEvent, SeenEvent, day_of, now, tokens_of
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.store import Store
 
@@ -67,7 +67,7 @@ class EventRow(msgspec.Struct):
 class EventUsage:
     """Counts and lists events."""
 
-    def __init__(self, store: Callable[[], Store], deliveries: Deliveries, refusals: RecordedRefusals) -> None:
+    def __init__(self, store: Callable[[], Store], deliveries: EventDeliveries, refusals: RecordedRefusals) -> None:
         self._store = store
         self._deliveries = deliveries
         self._refusals = refusals
@@ -122,7 +122,7 @@ class EventUsage:
         return dict(self._refusals.counts)
 
 
-def _count(row: Callable[[str, str, str], UsageRow], seen: Seen) -> None:
+def _count(row: Callable[[str, str, str], UsageRow], seen: SeenEvent) -> None:
     for agent, outcome in seen.outcomes.items():
         found = row(seen.server, seen.feature_set, agent)
         found.events += 1

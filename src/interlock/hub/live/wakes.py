@@ -19,9 +19,9 @@ from interlock.events import Bus
 from interlock.events.types import AgentWoken, now_us
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
-from interlock.hub.live.causes import TURN_S, Causes
+from interlock.hub.live.causes import TURN_S, WakeChains
 from interlock.hub.live.chosen_events import ChosenEvents
-from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.deliveries import EventDeliveries
 from interlock.hub.live.events import (
     LIVE_PENDING,
     LIVE_WAKES,
@@ -66,7 +66,7 @@ LOOP: Final = "loop"
 """Prefix of the cause of an event that was held because agents kept waking each other."""
 
 
-class Occurred(Protocol):
+class OccurredEvent(Protocol):
     """The properties of an event that decide about waking."""
 
     @property
@@ -83,7 +83,7 @@ class Occurred(Protocol):
     def from_agent(self) -> bool: ...
 
 
-class Decided(msgspec.Struct, frozen=True):
+class DecidedEvent(msgspec.Struct, frozen=True):
     """The decision about one event for one agent."""
 
     outcome: Outcome
@@ -101,8 +101,8 @@ class Wakes:
     def __init__(
         self,
         settings: Callable[[], LiveSettings],
-        deliveries: Deliveries,
-        causes: Causes,
+        deliveries: EventDeliveries,
+        causes: WakeChains,
         journal: Journal,
         bus: Bus,
         webhook: WakeWebhook,
@@ -152,30 +152,30 @@ class Wakes:
             else:
                 self.join(event)
 
-    def take(self, event: Occurred, agent: str, at: float) -> Decided:
+    def take(self, event: OccurredEvent, agent: str, at: float) -> DecidedEvent:
         """Decide about an event for an agent, and spend its wake. Call `undo` if it cannot be committed."""
         rules_of = self._of(agent)
         decision = self._decide(event, agent)
         name = rules_of.name(decision.rule)
         cause = _cause(decision, name)
         if decision.verdict is WakeVerdict.DROP:
-            return Decided("dropped", cause)
+            return DecidedEvent("dropped", cause)
         group = SEPARATOR.join((coalescing_key(self._occurrence(event, agent)), name))
         if decision.verdict is WakeVerdict.HOLD:
-            return Decided("held", cause, group)
+            return DecidedEvent("held", cause, group)
         instant, last = _instant(), self._latest.get(group)
         if len(self._latest) >= MAX_KEYS:
             self._latest.clear()
         self._latest[group] = instant
         if group in self._groups.groups or (last is not None and instant - last < decision.timing.quiet):
-            return Decided("coalesced", cause, group, None, last)
+            return DecidedEvent("coalesced", cause, group, None, last)
         tokens = tokens_of(event.size)
         chain = self._causes.led_to(event.server, agent)
         wake = Wake(wake_id(), agent, event.server, event.feature_set, group, name, at, day_of(at), 1, tokens, chain)
         self._spend(wake)
-        return Decided("wake", cause, group, wake, last)
+        return DecidedEvent("wake", cause, group, wake, last)
 
-    def undo(self, decided: Decided) -> None:
+    def undo(self, decided: DecidedEvent) -> None:
         """Take back what `take` did for an event that was not committed."""
         if decided.wake is None and decided.outcome != "coalesced":
             return
@@ -231,7 +231,7 @@ class Wakes:
             self._timer.cancel()
         await self._tasks.close()
 
-    def _decide(self, event: Occurred, agent: str, tokens: int = 0) -> WakeDecision:
+    def _decide(self, event: OccurredEvent, agent: str, tokens: int = 0) -> WakeDecision:
         """The decision about an event in a wake that already takes `tokens` tokens."""
         occurrence = self._occurrence(event, agent, tokens)
         return rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
@@ -358,7 +358,7 @@ class Wakes:
             found = self._rules[agent] = AgentRules(settings, agent)
         return found
 
-    def _occurrence(self, event: Occurred, agent: str, tokens: int = 0) -> WakeEvent:
+    def _occurrence(self, event: OccurredEvent, agent: str, tokens: int = 0) -> WakeEvent:
         return WakeEvent(
             event.server,
             agent,

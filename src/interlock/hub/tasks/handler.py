@@ -27,7 +27,7 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask, full
 from interlock.hub.tasks.questions import TaskQuestions
 from interlock.hub.tasks.result_wait import ResultWait
-from interlock.hub.tasks.running_task import Expected, Notify
+from interlock.hub.tasks.running_task import ExpectedTask, Notify
 from interlock.hub.tasks.task_exchange import TaskExchange
 from interlock.hub.tasks.task_results import TaskResults
 from interlock.hub.tasks.tracker import Tracker
@@ -126,7 +126,7 @@ class TaskHandler:
         token = None
         meta = exchange.preview.meta
         if not dialect.modern and meta is not None and meta.progress_token is not None:
-            expected = Expected(id_, call.target.server, meta.progress_token, exchange.session, call.target.name)
+            expected = ExpectedTask(id_, call.target.server, meta.progress_token, exchange.session, call.target.name)
             token = self._tracker.expect(expected)
             fields = members(bytes(call.members["_meta"]))
             call.members["_meta"] = msgspec.Raw(msgspec.json.encode({**fields, PROGRESS_TOKEN: token}))

@@ -40,7 +40,7 @@ class ToolsByName:
         return known[1].get(name)
 
 
-class Reach:
+class TaskAccess:
     """Uses the access gate, as a call of the tool would."""
 
     def __init__(self, catalog: Catalog, access: Access) -> None:

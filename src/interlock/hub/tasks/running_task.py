@@ -102,7 +102,7 @@ TaskLocation = tuple[str, ConnectionOwner | None, str]
 """A server, the owner of a connection to it, and the server's id of a task."""
 
 
-class Expected(msgspec.Struct):
+class ExpectedTask(msgspec.Struct):
     """A task that a call may become. Its progress may arrive before the answer to the call (2025-11-25)."""
 
     id: str

@@ -24,8 +24,8 @@ from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Session
 from interlock.hub.tasks.ledger import StoredTask, TaskLedger
-from interlock.hub.tasks.reach import Reach
-from interlock.hub.tasks.running_task import Expected, Notify, RunningTask, outcome_in, renamed
+from interlock.hub.tasks.reach import TaskAccess
+from interlock.hub.tasks.running_task import ExpectedTask, Notify, RunningTask, outcome_in, renamed
 from interlock.hub.tasks.server_queries import ServerQueries
 from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
@@ -54,7 +54,7 @@ class Tracker:
         upstreams: Upstreams,
         recording: Recording,
         max_ttl_ms: Callable[[], int],
-        reach: Reach,
+        reach: TaskAccess,
         bus: Bus,
         texts: StatusTexts,
     ) -> None:
@@ -70,7 +70,7 @@ class Tracker:
         self.running: dict[str, RunningTask] = {}
         """By id, the tasks whose state this hub knows."""
         self.reach = reach
-        self._tokens: dict[str, Expected] = {}
+        self._tokens: dict[str, ExpectedTask] = {}
         """The hub's progress tokens, each with its task."""
         self._work = TaskSet()
 
@@ -81,7 +81,7 @@ class Tracker:
 
     # Starting
 
-    def expect(self, expected: Expected) -> str:
+    def expect(self, expected: ExpectedTask) -> str:
         """Make a progress token for a task that a call may become."""
         token = f"task-{secrets.token_urlsafe(12)}"
         self._tokens[token] = expected

@@ -21,7 +21,7 @@ from interlock.containment.backends import reports
 from interlock.hub.calls.call import Caller
 from interlock.hub.store_faults import as_faults
 from interlock.hub.upstreams.registration.checks import script_rules
-from interlock.hub.upstreams.registration.registration import Register
+from interlock.hub.upstreams.registration.registration import RegistrationParams
 from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.store import Collection, Conflict, Store, StoreError
 from interlock.wire.errors import Fault
@@ -68,7 +68,7 @@ if __name__ == "__main__":
 '''
 
 
-class Create(msgspec.Struct, frozen=True):
+class CreateToolParams(msgspec.Struct, frozen=True):
     """The tool that an agent wrote."""
 
     request_id: Annotated[str, msgspec.Meta(max_length=64)]
@@ -97,7 +97,7 @@ class OpenCreation(msgspec.Struct, frozen=True):
 CREATIONS: Final = Collection("creations", OpenCreation, key="id")
 
 
-class Creations:
+class ToolCreations:
     """The tools that agents are writing."""
 
     def __init__(self, registrations: Registrations, config: Callable[[], Config], store: Callable[[], Store]) -> None:
@@ -123,7 +123,7 @@ class Creations:
         }
         return {"how": HOW, "example": EXAMPLE, "expires_in_s": int(OPEN_S), "code_safety": rules}, ""
 
-    async def create(self, caller: Caller, create: Create, why: str, trace: str) -> CreatedTool:
+    async def create(self, caller: Caller, create: CreateToolParams, why: str, trace: str) -> CreatedTool:
         """Register the tool that an agent wrote. A refused source can be corrected and sent again. Raises Fault."""
         mode = self._mode(caller)
         if mode == "off":
@@ -131,7 +131,9 @@ class Creations:
         if not re.search(rf"^(?:async )?def {re.escape(create.name)}\(", create.source, re.MULTILINE):
             raise Fault("INVALID_PARAMS", f"the source defines no function `{create.name}`", hint="name the tool")
         server = f"made-{secrets.token_hex(4)}"
-        registration = Register(server, "python", ("server.py",), justification=why[:2000], source=create.source)
+        registration = RegistrationParams(
+            server, "python", ("server.py",), justification=why[:2000], source=create.source
+        )
         approved = mode == "auto_approve"
         with as_faults():
             taken = await self._take(create.request_id, caller.principal.owner)

@@ -18,7 +18,7 @@ from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search.contexts import Contexts
-from interlock.hub.tool_search.creations import Create
+from interlock.hub.tool_search.creations import CreateToolParams
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.needs import Matches, Needs, ToolRequest
 from interlock.hub.tool_search.requested_tools import LOADED_TOKENS, AwaitedTool, over_budget_entry
@@ -149,7 +149,7 @@ class DiscoveryTools:
         return result
 
     async def _create(
-        self, caller: Caller, session: Session | None, wanted: ToolRequest, create: Create, speaks_mgp: bool
+        self, caller: Caller, session: Session | None, wanted: ToolRequest, create: CreateToolParams, speaks_mgp: bool
     ) -> dict[str, object]:
         """Register the tool that the agent wrote. The follow-up tells when it can be called."""
         why, trace = wanted.context or wanted.reason, wanted.task_trace_id

@@ -44,7 +44,7 @@ MAX_PAUSE_S: Final = 900.0
 Log = Callable[[str, str], None]
 
 
-class Engine(Protocol):
+class EmbeddingEngine(Protocol):
     """A source of vectors."""
 
     name: str
@@ -60,7 +60,7 @@ class Engine(Protocol):
         """Close connections and processes."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class StoredVector(msgspec.Struct, frozen=True):
     """A vector in the store."""
 
     id: str
@@ -68,7 +68,7 @@ class Known(msgspec.Struct, frozen=True):
     """The packed vector; None for a text without one."""
 
 
-EMBEDDINGS: Final = Collection("embeddings", Known, key="id")
+EMBEDDINGS: Final = Collection("embeddings", StoredVector, key="id")
 
 
 class EmbeddingCache:
@@ -88,7 +88,7 @@ class EmbeddingCache:
         self._resolver = resolver
         self._log = log
         self._made_from: tuple[EmbeddingSettings, Path | None, tuple[object, ...]] | None = None
-        self._engine: Engine | None = None
+        self._engine: EmbeddingEngine | None = None
         self._queries: OrderedDict[str, Vector | None] = OrderedDict()
         self._requests = TaskSet()
         self._stored: set[str] | None = None
@@ -146,7 +146,7 @@ class EmbeddingCache:
             vectors = await self._ask(missing, TOOLS_WITHIN_S)
             if vectors is None:
                 return None
-            new = [Known(ids[text], vector) for text, vector in zip(missing, vectors, strict=True)]
+            new = [StoredVector(ids[text], vector) for text, vector in zip(missing, vectors, strict=True)]
             known |= {each.id: each.numbers for each in new}
             await self._put(new)
         self._used.update(ids.values())
@@ -166,7 +166,7 @@ class EmbeddingCache:
         while len(self._queries) > MAX_QUERIES:
             self._queries.popitem(last=False)
 
-    def _current(self) -> Engine | None:
+    def _current(self) -> EmbeddingEngine | None:
         settings, path = self._settings(), self._path()
         source = (settings, path, () if path is None else model_files.stamp(path))
         if source != self._made_from:
@@ -217,7 +217,7 @@ class EmbeddingCache:
             return {}
         return {each.key: each.value.numbers for each in found if each is not None}
 
-    async def _put(self, new: list[Known]) -> None:
+    async def _put(self, new: list[StoredVector]) -> None:
         """Store vectors. When there are too many, delete some that no present tool has."""
         stored = self._stored if self._stored is not None else set()
         surplus = list(stored - self._used)[: 2 * BATCH] if len(stored) + len(new) > MAX_STORED else []
@@ -243,7 +243,7 @@ def unpacked(text: str) -> Vector:
     return np.frombuffer(base64.b64decode(text), "<f2").astype(np.float32)
 
 
-def _engine(settings: EmbeddingSettings, path: Path | None, resolver: Resolver) -> Engine | None:
+def _engine(settings: EmbeddingSettings, path: Path | None, resolver: Resolver) -> EmbeddingEngine | None:
     """The endpoint of the settings, or the model at a path."""
     from interlock.hub.tool_search.embedding_endpoint import EmbeddingEndpoint
     from interlock.hub.tool_search.model_process import ModelProcess

@@ -52,7 +52,7 @@ class _Search(msgspec.Struct, frozen=True):
     found: frozenset[Identity]
 
 
-class Learning:
+class UsageLearning:
     """Uses of tools after searches. Used on the loop's thread."""
 
     def __init__(self, store: Callable[[], Store], log: Callable[[str, str], None]) -> None:

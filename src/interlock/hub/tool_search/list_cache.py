@@ -11,7 +11,7 @@ from typing import Final, TypeVar, cast
 
 import msgspec
 
-from interlock.hub.auth.access import Access, Sight
+from interlock.hub.auth.access import Access, Visibility
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.catalog.views import Catalog
@@ -24,7 +24,7 @@ Stamp = tuple[int, int, int]
 Basis = tuple[int, int]
 """The versions of the configuration and the rights."""
 Value = TypeVar("Value")
-_Key = tuple[str, ListScope, Sight]
+_Key = tuple[str, ListScope, Visibility]
 
 
 class _Cached(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from interlock.discovery.errors import DiscoveryError
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.tool_search.creations import Create
+from interlock.hub.tool_search.creations import CreateToolParams
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.search import ToolSearch, split_in_thread
 from interlock.protocols.mgp.permissions import Risk
@@ -60,7 +60,7 @@ class ToolRequest(msgspec.Struct, frozen=True):
     reason: str = ""
     requirements: Requirements = Requirements()
     task_trace_id: str | None = None
-    create: Create | None = None
+    create: CreateToolParams | None = None
     """The tool that the agent wrote, after the answer `creating`."""
 
     @classmethod

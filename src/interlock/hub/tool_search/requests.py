@@ -14,14 +14,14 @@ from typing import Final
 from interlock.hub.approvals.decision import ApprovalRequest, Decision
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
-from interlock.hub.auth.access_methods import AccessMethods, Give
+from interlock.hub.auth.access_methods import AccessMethods, GrantParams
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.call_approvals import summary_of
 from interlock.hub.catalog.items import Tool
 from interlock.hub.sessions.session import Session
-from interlock.hub.tool_search.creations import Creations
+from interlock.hub.tool_search.creations import ToolCreations
 from interlock.hub.tool_search.requested_tools import AwaitedTool, RequestedTools
 from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
@@ -42,7 +42,7 @@ class ToolRequests:
         background: BackgroundTasks,
         risk_of: Callable[[Tool], Risk],
         log: Log,
-        creations: Creations,
+        creations: ToolCreations,
         requested_tools: RequestedTools,
     ) -> None:
         self._inbox = inbox
@@ -115,7 +115,7 @@ class ToolRequests:
         request = decision.request
         until = None if decision.answer == "always" else datetime.fromtimestamp(decision.deadline / 1000, UTC)
         justification = f"approval {decision.id}"
-        grant = Give(
+        grant = GrantParams(
             "tool_grant", request.asker, request.server, "allow", request.name, justification, expires_at=until
         )
         try:

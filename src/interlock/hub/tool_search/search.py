@@ -18,7 +18,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.locks import acquire
 from interlock.hub.tool_search.declared_categories import declared_of
 from interlock.hub.tool_search.embeddings import BATCH, EmbeddingCache
-from interlock.hub.tool_search.learning import Learning
+from interlock.hub.tool_search.learning import UsageLearning
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.process.turns import in_turns
 from interlock.protocols.mgp.permissions import Risk
@@ -57,7 +57,7 @@ class ToolSearch:
         lock_s: Callable[[], float],
         risk_of: Callable[[Tool], Risk],
         judged_by: Callable[[str], object],
-        learning: Learning,
+        learning: UsageLearning,
     ) -> None:
         self.learning = learning
         self._catalog = catalog

@@ -24,7 +24,7 @@ Select = Callable[[str, tuple[Item, ...]], tuple[Item, ...]]
 """Selects among the items of one server."""
 
 
-class Measure(Protocol):
+class TokenMeasure(Protocol):
     """Finds the tokens of tools."""
 
     def __call__(self, item: Item) -> tuple[int, bool]:
@@ -48,7 +48,7 @@ class PartSum:
         self._unchecked: list[int] = []
         """The indices among them that may have been counted since."""
 
-    def add(self, items: tuple[Item, ...], measure: Measure, generation: int, enough: float, most: int) -> bool:
+    def add(self, items: tuple[Item, ...], measure: TokenMeasure, generation: int, enough: float, most: int) -> bool:
         """Add at most so many items. True if all are added, or more tokens than `enough`."""
         if self._generation != generation:
             self._generation = generation

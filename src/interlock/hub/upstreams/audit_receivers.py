@@ -44,7 +44,7 @@ Log = Callable[[str, str], None]
 _log = logging.getLogger(__name__)
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class ReceiverCursor(msgspec.Struct, frozen=True):
     """The last record of one chain that a server took."""
 
     id: str
@@ -53,7 +53,7 @@ class Cursor(msgspec.Struct, frozen=True):
     seq: int
 
 
-CURSORS: Final = Collection("audit_cursors", Cursor, key="id")
+CURSORS: Final = Collection("audit_cursors", ReceiverCursor, key="id")
 
 
 class AuditReceivers:
@@ -126,7 +126,7 @@ class _Receiver:
         self._reconnected = WakeSignal()
         self._last_warning = ""
         self._id = f"{recorder.chain}/{server.id}"
-        self._cursor: Cursor | None = None
+        self._cursor: ReceiverCursor | None = None
 
     def connected(self, server: Upstream) -> None:
         """Send waiting records at once, as there is a new connection."""
@@ -167,14 +167,14 @@ class _Receiver:
                 self.woken.set()
                 pause = min(2 * pause, MAX_PAUSE_S)
 
-    async def _load_cursor(self) -> Cursor:
+    async def _load_cursor(self) -> ReceiverCursor:
         """The stored cursor, or a new one: a new receiver gets the records from now on, and none from before."""
         now = self._recorder.last_seq
         found = await self._store.get(CURSORS, self._id)
         if found is not None:
             self._cursor = found.value
             return found.value
-        cursor = Cursor(self._id, self.server.id, self._recorder.chain, now)
+        cursor = ReceiverCursor(self._id, self.server.id, self._recorder.chain, now)
         await self._move(cursor)
         return cursor
 
@@ -187,12 +187,12 @@ class _Receiver:
             async with self._store.transaction() as change:
                 change.delete(CURSORS, self._id)
 
-    async def _move(self, cursor: Cursor) -> None:
+    async def _move(self, cursor: ReceiverCursor) -> None:
         async with self._store.transaction() as change:
             change.put(CURSORS, cursor)
         self._cursor = cursor
 
-    async def _send(self, cursor: Cursor) -> None:
+    async def _send(self, cursor: ReceiverCursor) -> None:
         while (shared := self.server.pool.shared) is not None:
             page = await self._store.read(partial(_next_page, cursor))
             if not page:
@@ -224,7 +224,7 @@ class _Receiver:
             self._log(self.server.id, text)
 
 
-def _next_page(cursor: Cursor, database: Database) -> list[RecordRow]:
+def _next_page(cursor: ReceiverCursor, database: Database) -> list[RecordRow]:
     return rows.page(database, cursor.chain, cursor.seq, BATCH)
 
 

@@ -33,7 +33,7 @@ class Urgency(enum.Enum):
     """The server failed when it last ran. Those that a call waits for come first, then those that failed least."""
 
 
-class Limit(msgspec.Struct, frozen=True):
+class QueueLimits(msgspec.Struct, frozen=True):
     """The limits of one queue."""
 
     at_once: int
@@ -42,17 +42,17 @@ class Limit(msgspec.Struct, frozen=True):
     """This many may follow each other without a pause, after a quiet time."""
 
 
-PROCESSES: Final[Mapping[Urgency, Limit]] = {
-    Urgency.CALLED: Limit(16, 50, burst=16),
-    Urgency.UNASKED: Limit(8, 40, burst=8),
-    Urgency.FAILED: Limit(4, 5),
+PROCESSES: Final[Mapping[Urgency, QueueLimits]] = {
+    Urgency.CALLED: QueueLimits(16, 50, burst=16),
+    Urgency.UNASKED: QueueLimits(8, 40, burst=8),
+    Urgency.FAILED: QueueLimits(4, 5),
 }
 """Limits for processes: each start takes tens of milliseconds of a core."""
 
-ADDRESSES: Final[Mapping[Urgency, Limit]] = {
-    Urgency.CALLED: Limit(64, 400, burst=64),
-    Urgency.UNASKED: Limit(32, 200, burst=32),
-    Urgency.FAILED: Limit(8, 20),
+ADDRESSES: Final[Mapping[Urgency, QueueLimits]] = {
+    Urgency.CALLED: QueueLimits(64, 400, burst=64),
+    Urgency.UNASKED: QueueLimits(32, 200, burst=32),
+    Urgency.FAILED: QueueLimits(8, 20),
 }
 """Limits for servers at a URL: a start is a few requests."""
 
@@ -98,7 +98,7 @@ class StartTurn:
 class Starts:
     """All starts of one kind of server."""
 
-    def __init__(self, limits: Mapping[Urgency, Limit]) -> None:
+    def __init__(self, limits: Mapping[Urgency, QueueLimits]) -> None:
         self._queues = {urgency: _Queue(limit) for urgency, limit in limits.items()}
 
     def ask(self, failures: int, *, called: bool) -> StartTurn:
@@ -122,7 +122,7 @@ class Starts:
 class _Queue:
     """The turns of one urgency. A turn that left the queue leaves a stale entry behind, which is skipped."""
 
-    def __init__(self, limit: Limit) -> None:
+    def __init__(self, limit: QueueLimits) -> None:
         self._limit = limit
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[tuple[bool, int, int], StartTurn]] = []

@@ -16,7 +16,7 @@ from interlock.hub.admin.sessions import EndedSessions, SessionRows
 from interlock.hub.admin.status import Status
 from interlock.hub.admin.taints import TaintRow, TaintRows
 from interlock.hub.admin.tools import ContextCost
-from interlock.hub.auth.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
+from interlock.hub.auth.access_methods import AccessAnswer, GrantResult, GrantRows, RevokedCount
 from interlock.web.console.charts import CALLS, Chart, chart_of
 from interlock.web.console.page import Visit
 from interlock.web.console.paging import part_of
@@ -123,7 +123,7 @@ async def change(visit: Visit) -> Response:
         case "grant" | "deny" as decision:
             permission = "allow" if decision == "grant" else "deny"
             because = {"permission": permission, "justification": form.get("because", "")}
-            await visit.perform("grants.grant", Granted, **_subject(agent, form), **because)
+            await visit.perform("grants.grant", GrantResult, **_subject(agent, form), **because)
         case "revoke-grant":
             await visit.perform("grants.revoke", RevokedCount, **_subject(agent, form))
         case "clear-taint":

@@ -21,7 +21,7 @@ from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Pass
 from interlock.hub.catalog.items import Tool
-from interlock.hub.catalog.target import Tried
+from interlock.hub.catalog.target import RetryState
 from interlock.hub.catalog.views import Catalog
 from interlock.protocols.mgp.errors import RecoveryFields, as_fault, read_recovery, translated
 from interlock.protocols.mgp.permissions import Risk
@@ -80,7 +80,7 @@ class CallRecovery:
         if recovery is None or not recovery.retryable or not _may_repeat(call):
             return False
         now = self._loop.time()
-        tried = call.tried or Tried(_deadline(plan, now, began))
+        tried = call.tried or RetryState(_deadline(plan, now, began))
         if tried.fallback:
             return False
         pause = pause_s(recovery, tried.retries, random.random())
@@ -96,7 +96,7 @@ class CallRecovery:
         The connection is lost a moment before the supervisor knows. Once it knows, the next try waits for the server.
         """
         now = self._loop.time()
-        tried = call.tried or Tried(_deadline(plan, now, began))
+        tried = call.tried or RetryState(_deadline(plan, now, began))
         if STATE in call.members or not call.exchange.open or tried.unsent >= len(UNSENT_PAUSES_S):
             return False
         pause = UNSENT_PAUSES_S[tried.unsent]
@@ -178,7 +178,7 @@ class CallRecovery:
             return False
         other = Call.of(call.exchange, call.caller, found.target, dict(call.members))
         other.advance(call.progress)
-        other.count_try(Tried(0.0, fallback=True))
+        other.count_try(RetryState(0.0, fallback=True))
         verdict, _ = plan.pipeline.judge(other, found)
         if not isinstance(verdict, Pass):
             return False

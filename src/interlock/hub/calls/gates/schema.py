@@ -48,10 +48,10 @@ class SchemaGate:
         validator = target.tool.validator()
         if isinstance(validator, str):
             return None
-        return Fits(validator, target.tool.schema if target.server in self._coercing else None)
+        return SchemaCheck(validator, target.tool.schema if target.server in self._coercing else None)
 
 
-class Fits:
+class SchemaCheck:
     """The check of one schema."""
 
     __slots__ = ("_schema", "_validator", "accepts")

@@ -34,7 +34,7 @@ class MgpPart(msgspec.Struct, frozen=True):
     trust_level: TrustLevel = "sandboxed"
 
 
-class Register(msgspec.Struct, frozen=True):
+class RegistrationParams(msgspec.Struct, frozen=True):
     """Params of `mgp/discovery/register`. A `created_by` is ignored: the credential says who registers."""
 
     id: Short
@@ -102,7 +102,7 @@ class Registration(msgspec.Struct, frozen=True):
 REGISTRATIONS: Final = Collection("registrations", Registration, key="id")
 
 
-class Registered(msgspec.Struct, frozen=True, omit_defaults=True):
+class RegistrationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to a registration."""
 
     registered: bool

@@ -37,9 +37,9 @@ from interlock.hub.upstreams.registration.outcomes import RegistrationOutcomes
 from interlock.hub.upstreams.registration.registration import (
     CODE,
     REGISTRATIONS,
-    Register,
-    Registered,
     Registration,
+    RegistrationParams,
+    RegistrationResult,
     script_file,
 )
 from interlock.process.task_set import TaskSet
@@ -110,13 +110,15 @@ class Registrations:
         """The newest denials of registrations. An id that was registered since is left out."""
         return tuple(self._outcomes.denied(each.id for each in self.list()))
 
-    async def register(self, by: Principal, request: Register, trace: str = "") -> Registered:
+    async def register(self, by: Principal, request: RegistrationParams, trace: str = "") -> RegistrationResult:
         """Register a server, or ask a person to. Raises Fault."""
         operator = self._is_operator(by)
         made = await self._made(by, request, operator)
         return await self._add(by, made, trace, at_once=operator)
 
-    async def create(self, by: Principal, request: Register, *, approved: bool, trace: str = "") -> Registered:
+    async def create(
+        self, by: Principal, request: RegistrationParams, *, approved: bool, trace: str = ""
+    ) -> RegistrationResult:
         """Register a tool that an agent wrote because none fitted. It ends by itself. Only its creator may call it.
 
         `approved`: the operator allowed that agent to do so without a person. Raises Fault.
@@ -125,7 +127,7 @@ class Registrations:
         expires = made.at + timedelta(hours=self._config().hub.registration.created_tools_h)
         return await self._add(by, msgspec.structs.replace(made, expires=expires), trace, at_once=approved)
 
-    async def _add(self, by: Principal, made: Registration, trace: str, *, at_once: bool) -> Registered:
+    async def _add(self, by: Principal, made: Registration, trace: str, *, at_once: bool) -> RegistrationResult:
         async with self._changing:
             self._check_free(made)
             if not at_once:
@@ -142,9 +144,9 @@ class Registrations:
                     await self._inbox.void([self._inbox.get(made.decision)])
                 raise _taken(made.id) from None
         if at_once:
-            return Registered(True, made.name, made.id, by.id, made.trust, "registered")
+            return RegistrationResult(True, made.name, made.id, by.id, made.trust, "registered")
         hint = "a person must approve it: interlock approvals"
-        return Registered(False, made.name, made.id, by.id, made.trust, "pending_approval", made.decision, hint)
+        return RegistrationResult(False, made.name, made.id, by.id, made.trust, "pending_approval", made.decision, hint)
 
     async def _ask(self, made: Registration, by: Principal, trace: str) -> Decision:
         """Ask a person. An approval of an earlier registration, which is gone by now, does not hold for this one."""
@@ -190,7 +192,7 @@ class Registrations:
         with contextlib.suppress(Fault):  # An old decision is deleted, and an operator's registration has none.
             await self._inbox.void([self._inbox.get(found.decision)])
 
-    async def _made(self, by: Principal, request: Register, operator: bool) -> Registration:
+    async def _made(self, by: Principal, request: RegistrationParams, operator: bool) -> Registration:
         id_ = adopt_id(request.id)
         if id_ is None or why_bad_id(id_):
             raise Fault(
@@ -222,7 +224,7 @@ class Registrations:
             digest(script) if script else "",
         )
 
-    async def _script(self, request: Register) -> str:
+    async def _script(self, request: RegistrationParams) -> str:
         """The source of a script, judged; "" for a package that the operator listed. Raises Fault."""
         if os.path.basename(request.command) not in _PYTHON:
             self._check_package((request.command, *request.args))
