@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -19,12 +19,11 @@ from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
 from interlock.host.channel_turns import ChannelPlaces, context_of, messages_of_people
 from interlock.host.client_messages import MessagesToClients
-from interlock.host.conversations import Conversation, Conversations
 from interlock.host.publishing import ChannelPublisher
 from interlock.host.turn import Turn
+from interlock.host.turn_starter import TurnStarter
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import Principal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS, ChannelConversation
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
@@ -59,28 +58,6 @@ LAST_PAUSE_S: Final = 64.0
 """A turn that could not begin is tried again after pauses that double. After that, the next event begins it."""
 BUSY_S: Final = 3600.0
 """How long events wait for a conversation whose turn is under way."""
-
-
-class TurnStarter(Protocol):
-    """The host, which begins turns."""
-
-    conversations: Conversations
-
-    async def create(self, principal: Principal, model: str | None = None) -> Conversation:
-        """Begin a conversation."""
-
-    async def send(
-        self,
-        conversation: str,
-        text: str | None,
-        context: tuple[SourcedInjection, ...] = (),
-        *,
-        calls_wait: bool = False,
-    ) -> Turn:
-        """Begin a turn."""
-
-    async def idle(self, conversation: str, within_s: float) -> None:
-        """Wait until no turn of a conversation is under way."""
 
 
 class ChannelConversations:

@@ -2,7 +2,7 @@
 
 Rules: the inbox offers only proposals whose kind and payload agree. A fulfilment from the inbox is the person's own
 request, with the person's own rights in the topic and in the hub. A learned rule acts with the current rights of the
-person who made it. `proposal_questions.py` makes the text that a person sees, `fulfilment.py` says who may fulfil.
+person who made it. `proposal_requests.py` makes the text that a person sees, `fulfilment.py` says who may fulfil.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.proposals import Proposal, ProposalState
 from interlock.rooms.fulfilment import check_fulfiller, find_person
 from interlock.rooms.ordered_work import OrderedWork
-from interlock.rooms.proposal_questions import OpenProposal, why_ended
+from interlock.rooms.proposal_requests import OpenProposal, why_ended
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
