@@ -132,9 +132,10 @@ def _after_verb(arguments: Sequence[str], program: Program) -> list[list[str]] |
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
     found = [list(arguments[dashes + 1 :])] if dashes < len(arguments) else []
     shell, has_verb = "starts-shell" in program.kinds, False
+    several = "; " in " ".join((*arguments, ""))
     # More than one may be the verb: the first word behind an option may be its value.
     for verb in program.passes:
-        ends = [0] if verb == ("--",) else _ends_of_verb(arguments[:dashes], verb)
+        ends = [0] if verb == ("--",) else _ends_of_verb(arguments[:dashes], verb, several)
         has_verb = has_verb or bool(ends)
         if verb == ("--",) or verb in _ONLY_AFTER_DASHES:
             continue
@@ -146,8 +147,11 @@ def _after_verb(arguments: Sequence[str], program: Program) -> list[list[str]] |
     return found if has_verb else None
 
 
-def _ends_of_verb(arguments: Sequence[str], verb: Sequence[str]) -> list[int]:
-    """Where a verb may end. A plain word behind an option is its value or the verb: `kubectl -n exec exec pod ls`."""
+def _ends_of_verb(arguments: Sequence[str], verb: Sequence[str], several: bool) -> list[int]:
+    """Where a verb may end. A plain word behind an option is its value or the verb: `kubectl -n exec exec pod ls`.
+
+    `several` says that a `;` may end one command and begin another.
+    """
     ends: list[int] = []
     matched = {0}
     before = ""
@@ -158,6 +162,8 @@ def _ends_of_verb(arguments: Sequence[str], verb: Sequence[str]) -> list[int]:
             is_value = before.startswith("-") and "=" not in before
             matched = (matched if is_value else set()) | (longer - {len(verb)})
         matched = matched | {0} if word.endswith(";") else matched  # tmux runs several commands
+        if not matched and not several:
+            break
         before = word
     return ends
 
