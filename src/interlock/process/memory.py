@@ -69,14 +69,15 @@ class FreeMemory:
 
 
 class MemoryTrend:
-    """Detects that a large number of objects fell by half, so that their memory can be returned."""
+    """Detects that a large number of objects or bytes fell by half, so that their memory can be returned."""
 
-    def __init__(self) -> None:
+    def __init__(self, flood: int = FLOOD) -> None:
+        self._flood = flood
         self._peak = 0
 
     def has_fallen(self, count: int) -> bool:
         """Whether the count is at most half of its peak since the last fall."""
-        if self._peak >= FLOOD and count * 2 <= self._peak:
+        if self._peak >= self._flood and count * 2 <= self._peak:
             self._peak = count
             return True
         self._peak = max(self._peak, count)

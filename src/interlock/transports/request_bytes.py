@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from interlock.process.memory import MemoryTrend, note_freed_memory
 from interlock.process.open_counts import OpenCounts
 from interlock.wire.errors import Fault
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 SMALL: Final = 4 * 1024
 """Requests up to this size do not count: their number is bounded."""
+FLOOD_BYTES: Final = 16 * 1024 * 1024
+"""From so many bytes on, a fall to the half frees much memory. The allocator may keep it: one small object behind it is
+enough."""
 COPIES: Final = 3
 """How often the bytes of a small request count: its body, its params and its arguments are in memory, and for a while
 the message to the server."""
@@ -32,6 +36,7 @@ class RequestBytes:
         self._max_bytes = max_bytes
         self._held: dict[object, tuple[str, int]] = {}
         self._owners: OpenCounts[str] = OpenCounts()
+        self._trend = MemoryTrend(FLOOD_BYTES)
         self.bytes = 0
         """The bytes of all owners."""
 
@@ -40,9 +45,10 @@ class RequestBytes:
 
     def hold(self, request: object, owner: str, size: int) -> bool:
         """Count the bytes that a request holds, until `release`. False where there is no room for them."""
-        self.release(request)
+        self._drop(request)
         self._held[request] = owner, size
         self._add(owner, size)
+        self._note_trend()
         left = self._max_bytes - self.bytes
         is_only = self._owners[owner] == size
         return left >= 0 and (is_only or self._owners[owner] <= left)
@@ -50,9 +56,18 @@ class RequestBytes:
     def release(self, request: object) -> None:
         """The request is answered, or its bytes are freed."""
         if request in self._held:
+            self._drop(request)
+            self._note_trend()
+
+    def _drop(self, request: object) -> None:
+        if request in self._held:
             owner, size = self._held.pop(request)
             self._add(owner, -size)
 
     def _add(self, owner: str, size: int) -> None:
         self.bytes += size
         self._owners.add(owner, size)
+
+    def _note_trend(self) -> None:
+        if self._trend.has_fallen(self.bytes):
+            note_freed_memory()
