@@ -37,7 +37,7 @@ HUB_ORDER = (
     "locks", "repeated_commits", "cannot_start", "store_faults", "node_id", "rate_meter", "judging_threads", "catalog",
     "auth", "auth.oauth", "audit", "approvals", "sessions", "upstreams", "upstreams.registration", "calls",
     "conversation_documents", "room_documents", "journal", "taints",
-    "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
+    "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live", "live.events",
     "sealing_key", "foundation", "readiness", "authentication",
     "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip

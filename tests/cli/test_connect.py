@@ -24,7 +24,7 @@ from interlock.cli.terminal.failures import CommandFailure
 from interlock.config.documents import parser_of
 from interlock.config.json_members import remove_member, set_member
 from interlock.config.problems import Problem
-from interlock.hub.live.tools import NONE_WAITS
+from interlock.hub.live.events.delivery_tools import NONE_WAITS
 from waiting import block_until
 
 from .conftest import User

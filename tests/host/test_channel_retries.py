@@ -12,7 +12,7 @@ from hub.failing_store import fail_to_store, store_again
 from hub.running_hub import RunningHub, until
 from interlock.config.channel_settings import ChannelSettings
 from interlock.events.types import AgentWoken, now_us
-from interlock.hub.live.events import LIVE_PENDING, PendingEvent, pending_id
+from interlock.hub.live.events.documents import LIVE_PENDING, PendingEvent, pending_id
 
 from .test_channels import WAKE, Chat, ready
 from .test_hooks import hooked_hub

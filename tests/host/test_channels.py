@@ -21,8 +21,8 @@ from interlock.config.settings import AgentSettings, RoomSettings, ScopeSettings
 from interlock.events.types import AgentWoken, now_us
 from interlock.host.channel_turns import messages_of_people
 from interlock.hub.audit.record import LIVE
-from interlock.hub.live.events import LIVE_PENDING, PendingEvent, pending_id
-from interlock.hub.live.touches import LIVE_TOUCHED
+from interlock.hub.live.events.documents import LIVE_PENDING, PendingEvent, pending_id
+from interlock.hub.live.events.touches import LIVE_TOUCHED
 from interlock.rooms.participant import Participant
 from interlock.server import (
     BeforeInference,
@@ -320,8 +320,8 @@ async def test_an_answer_goes_to_a_webhook_signed_and_again_until_it_is_taken(
 ) -> None:
     secret = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
     monkeypatch.setenv("OUT_SECRET", secret)
-    monkeypatch.setattr("interlock.hub.live.webhook_sender.PAUSE_S", 0.01)
-    monkeypatch.setattr("interlock.hub.live.webhook_sender.TIMEOUT_S", 60)
+    monkeypatch.setattr("interlock.hub.live.events.webhook_sender.PAUSE_S", 0.01)
+    monkeypatch.setattr("interlock.hub.live.events.webhook_sender.TIMEOUT_S", 60)
     got: asyncio.Queue[tuple[dict[str, str], bytes]] = asyncio.Queue()
     statuses = iter(["503 Later", "200 OK", "410 Gone"])
 

@@ -29,7 +29,7 @@ from interlock.hub.audit.record import INTENDED
 from interlock.hub.handlers.host_methods import MAX_RUNNING
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
-from interlock.hub.live.events import LIVE_PENDING
+from interlock.hub.live.events.documents import LIVE_PENDING
 from interlock.hub.live.features import FEATURES, FeatureEntry, Features, entry_id
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import Collection, Store

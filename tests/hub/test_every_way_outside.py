@@ -25,8 +25,8 @@ from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.notifiers import OPEN, ApprovalNotifiers
 from interlock.hub.audit.tracing.exporter import span_exporter
 from interlock.hub.auth.oauth.discovery import keys_url
-from interlock.hub.live.events import UnsentWake
-from interlock.hub.live.wake_webhook import WakeWebhook
+from interlock.hub.live.events.documents import UnsentWake
+from interlock.hub.live.events.wake_webhook import WakeWebhook
 from interlock.hub.tool_search.embedding_endpoint import EmbeddingEndpoint
 from interlock.rooms.errors import RoomError
 from interlock.rooms.participant_socket import open_socket, room_url

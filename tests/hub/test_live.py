@@ -17,8 +17,8 @@ from interlock.config.rates import Rate
 from interlock.hub.admin.features import why_missing
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
-from interlock.hub.live import intake
-from interlock.hub.live.events import LIVE_SEEN
+from interlock.hub.live.events import intake
+from interlock.hub.live.events.documents import LIVE_SEEN
 from interlock.wire.errors import Fault
 
 from .running_hub import RawClient, RunningHub, child, running_hub, until

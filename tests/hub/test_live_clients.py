@@ -14,8 +14,8 @@ import pytest
 
 from interlock.config.live_settings import LiveRuleSettings
 from interlock.hub.auth.principals import Principal
-from interlock.hub.live.deliveries import EventDeliveries
-from interlock.hub.live.tools import LiveTools
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.delivery_tools import LiveTools
 from interlock.hub.sessions.session import Exchange
 from interlock.transports.stdio.server import StdioServer
 from interlock.wire.errors import Fault

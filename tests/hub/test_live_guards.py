@@ -21,15 +21,15 @@ from interlock.events import Bus
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.journal import Journal
-from interlock.hub.live import agent_queue, event_attachment, refusals, server_messages
-from interlock.hub.live import deliveries as delivery
-from interlock.hub.live import tools as live_tools
+from interlock.hub.live import server_messages, server_refusals
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.deliveries import EventDeliveries
-from interlock.hub.live.events import LIVE_PENDING, PendingEvent, pending_id, seen_id
-from interlock.hub.live.intake import EventIntake
-from interlock.hub.live.passed_messages import PassedMessages
-from interlock.hub.live.touches import Touches
+from interlock.hub.live.events import deliveries as delivery
+from interlock.hub.live.events import delivery_attachment, delivery_queue, delivery_tools
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.documents import LIVE_PENDING, PendingEvent, pending_id, seen_id
+from interlock.hub.live.events.intake import EventIntake
+from interlock.hub.live.events.passed_messages import PassedMessages
+from interlock.hub.live.events.touches import Touches
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.authorization import AuthorizedMessage
 from interlock.protocols.mcpl.channels import ChannelAuthor, IncomingMessage
@@ -110,7 +110,7 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
         return PushResult(True)
 
     monkeypatch.setattr(server_messages, "MAX_OPEN", 3)
-    monkeypatch.setattr(refusals, "RATE", Rate(per_minute=15))
+    monkeypatch.setattr(server_refusals, "RATE", Rate(per_minute=15))
     async with pushing(tmp_path) as (hub, server):
         monkeypatch.setattr(EventIntake, "serve", serve)
         live, refused = connection(hub), hub.hub_app.live.refusals.counts
@@ -291,7 +291,7 @@ def test_t36_a_server_with_many_agents_leaves_room_for_other_servers() -> None:
 async def test_t36_an_agent_that_reads_nothing_keeps_no_other_from_its_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_queue, "MAX_PER_AGENT", 4)
+    monkeypatch.setattr(delivery_queue, "MAX_PER_AGENT", 4)
     async with pushing(tmp_path) as (hub, server):
         await hub.operate("features.enable", server="s", features=[FEATURE], agent="idle", terminal=True)
         live = hub.hub_app.live
@@ -403,7 +403,10 @@ async def test_a_read_of_events_that_fails_is_recorded_as_failed(
 
 @pytest.mark.parametrize(
     ("module", "call"),
-    [(live_tools, {"name": "read_events"}), (event_attachment, {"name": "s__act", "arguments": {"event": "e2"}})],
+    [
+        (delivery_tools, {"name": "read_events"}),
+        (delivery_attachment, {"name": "s__act", "arguments": {"event": "e2"}}),
+    ],
 )
 async def test_events_that_cannot_be_judged_wait_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: dict[str, Any]

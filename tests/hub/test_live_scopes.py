@@ -19,7 +19,7 @@ from interlock.config.settings import (
     ToolSettings,
 )
 from interlock.hub.auth.principals import local_person
-from interlock.hub.live.elevations import ScopeElevations
+from interlock.hub.live.scope_elevations import ScopeElevations
 from interlock.server import Context
 from interlock.server import Server as LibraryServer
 

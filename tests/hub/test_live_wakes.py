@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from interlock.config.live_settings import HookSettings, LiveRuleSettings, LiveSettings, QuietHoursSettings
 from interlock.events import EventFilter
 from interlock.events.types import ResourceUpdated
-from interlock.hub.live import usage, wakes
-from interlock.hub.live.deliveries import EventDeliveries
-from interlock.hub.live.intake import IncomingEvent
-from interlock.hub.live.wakes import EVENTS_AT_ONCE
+from interlock.hub.live.events import usage, wakes
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.intake import IncomingEvent
+from interlock.hub.live.events.wakes import EVENTS_AT_ONCE
 from interlock.protocols.mcpl.coalescing import EventGroup
 from loop_clock import advance
 

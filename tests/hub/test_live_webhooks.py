@@ -19,9 +19,9 @@ from standardwebhooks import Webhook
 
 from interlock.config.live_settings import HookSettings, LiveRuleSettings, LiveSettings, LiveWebhookSettings
 from interlock.config.settings import Rate
-from interlock.hub.live import incoming_webhooks, wake_webhook, wakes
-from interlock.hub.live.events import UNSENT_WAKES
-from interlock.hub.live.webhook_sender import WebhookSender
+from interlock.hub.live.events import wake_webhook, wakes, webhook_intake
+from interlock.hub.live.events.documents import UNSENT_WAKES
+from interlock.hub.live.events.webhook_sender import WebhookSender
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
@@ -142,7 +142,7 @@ async def test_t111_a_webhook_has_a_rate_of_its_own(tmp_path: Path, monkeypatch:
 async def test_t111_unsigned_messages_neither_silence_a_webhook_nor_find_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming_webhooks, "UNVERIFIED", Rate(per_minute=4))
+    monkeypatch.setattr(webhook_intake, "UNVERIFIED", Rate(per_minute=4))
     async with hook_hub(tmp_path, monkeypatch) as hub:
         names = ("ci", "none", "ci", "none", "ci", "none")
         assert [(await post(hub, BODY, {}, name))[0] for name in names] == [401, 401, 401, 401, 429, 429]

@@ -143,7 +143,7 @@ async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_b
         ({"source": "from interlock import Client\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": "import json\njson.codecs.open('/etc/passwd')\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": "import interlock\nq = interlock.server.server.asyncio\n"}, "CODE_SAFETY_VIOLATION"),
-        ({"source": "import interlock.hub.live.incoming_webhooks as h\n"}, "CODE_SAFETY_VIOLATION"),
+        ({"source": "import interlock.hub.live.events.webhook_intake as h\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": "", "args": ["/etc/hostname"]}, "INVALID_PARAMS"),
         ({"args": ["-c", "print(1)"]}, "INVALID_PARAMS"),
         ({"args": ["${HOME}/x.py"]}, "INVALID_PARAMS"),

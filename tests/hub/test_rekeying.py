@@ -29,7 +29,7 @@ from interlock.hub.auth.sealed_with import ID, SEALED_WITH, check_of
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.conversation_documents import TURNS, StoredTurn
 from interlock.hub.foundation import COLLECTIONS
-from interlock.hub.live.checkpoints import STATE_TREES, StoredTree
+from interlock.hub.live.server_states import STATE_TREES, StoredTree
 from interlock.hub.sealing_key import SEALED, SealedElsewhere, check_stored
 from interlock.hub.upstreams.login_records import LOGINS, SealedLogin, bound_to
 from interlock.hub.upstreams.states import ServerState

@@ -25,7 +25,7 @@ from interlock.config.settings import (
 )
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.approvals.states import DecisionState
-from interlock.hub.live.touches import LIVE_TOUCHED
+from interlock.hub.live.events.touches import LIVE_TOUCHED
 from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.live.events import PendingEvent
+from interlock.hub.live.events.documents import PendingEvent
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcpl.channels import hub_channel_id, split_hub_channel_id
 from interlock.protocols.mcpl.content import Blocks, TextContent

@@ -1,7 +1,7 @@
 """Conversations that begin turns by themselves: for messages of channels, and for events that wake their agent.
 
-Like any event, a message is taken once (`hub/live/intake.py`), and `[live.rules]` decide whether it wakes. An answer
-goes to a channel only after every server that may rewrite it has seen it.
+Like any event, a message is taken once (`hub/live/events/intake.py`), and `[live.rules]` decide whether it wakes. An
+answer goes to a channel only after every server that may rewrite it has seen it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from interlock.hub.app import HubApp
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS, ChannelConversation
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.events import PendingEvent
-from interlock.hub.live.intake import IncomingEvent
-from interlock.hub.live.judged_injections import judged
+from interlock.hub.live.events.documents import PendingEvent
+from interlock.hub.live.events.intake import IncomingEvent
+from interlock.hub.live.hook_injections import judged
 from interlock.protocols.mcpl.authorization import AuthorizedMessage
 from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
 from interlock.protocols.mcpl.channels import (

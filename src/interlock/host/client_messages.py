@@ -14,8 +14,8 @@ from interlock.hub.app import HubApp
 from interlock.hub.live.client_channels import shown_id
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.judged_injections import judged
-from interlock.hub.live.passed_messages import PassedMessages, key_of
+from interlock.hub.live.events.passed_messages import PassedMessages, key_of
+from interlock.hub.live.hook_injections import judged
 from interlock.judge.results import made_visible
 from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
 from interlock.protocols.mcpl.channels import IncomingMessage, IncomingResult, ReceivedResult

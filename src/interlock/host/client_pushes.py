@@ -1,7 +1,7 @@
 """Pushes events to clients that are hosts, as `push/event`: judged, labelled, and each once.
 
-`hub/live/intake.py` has taken the event before, and `[live.rules]` decided about it. It is pushed when it wakes its
-agent, and a client of that agent selected the feature set and listens. Until then it waits.
+`hub/live/events/intake.py` has taken the event before, and `[live.rules]` decided about it. It is pushed when it wakes
+its agent, and a client of that agent selected the feature set and listens. Until then it waits.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
 from interlock.hub.app import HubApp
 from interlock.hub.live.client_host import ClientHost
-from interlock.hub.live.events import PendingEvent
-from interlock.hub.live.judged_injections import judged
+from interlock.hub.live.events.documents import PendingEvent
+from interlock.hub.live.hook_injections import judged
 from interlock.judge.results import made_visible
 from interlock.protocols.mcpl.capabilities import PUSH
 from interlock.protocols.mcpl.content import Blocks

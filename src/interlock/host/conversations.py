@@ -31,7 +31,7 @@ from interlock.hub.conversation_documents import (
     turn_id,
 )
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
-from interlock.hub.live.checkpoints import STATE_TREES
+from interlock.hub.live.server_states import STATE_TREES
 from interlock.hub.store_faults import as_faults, fault_of
 from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.injections import SystemPrefix

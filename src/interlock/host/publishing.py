@@ -15,7 +15,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.live.channel_requests import check_publish, publish, tell
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.webhook_sender import WebhookSender
+from interlock.hub.live.events.webhook_sender import WebhookSender
 from interlock.protocols.mcpl.channels import (
     OutgoingChunk,
     OutgoingComplete,

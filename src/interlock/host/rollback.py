@@ -20,10 +20,10 @@ from interlock.hub.admin.rollback import LastingCall, RollbackDone, RollbackPlan
 from interlock.hub.app import HubApp
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.views import View
-from interlock.hub.live.checkpoints import TreeKey
 from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.connections import OwnConnections
 from interlock.hub.live.feature_set_gate import feature_of
-from interlock.hub.live.own_connections import OwnConnections
+from interlock.hub.live.server_states import TreeKey
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
 from interlock.protocols.mcpl.checkpoints import CheckpointTree, RollbackParams, RollbackResult, roll_back
 from interlock.protocols.mcpl.decoding import decode

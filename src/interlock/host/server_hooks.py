@@ -1,4 +1,4 @@
-"""Connects the turns of the hub's own conversations to `hub.live.inference_hooks`."""
+"""Connects the turns of the hub's own conversations to `hub.live.hooks`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from interlock.host.hooks import HookedTurn, ModelResponse
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.hooked_inference import ModelAnswer
+from interlock.hub.live.hook_inference import ModelAnswer
 from interlock.protocols.mcpl.hooks import BeforeInference
 from interlock.protocols.mcpl.injections import ArrangedInjections, SourcedInjection
 from interlock.protocols.mcpl.states import McplConnection
 
 
 class TurnInference:
-    """The inference of a turn (`hub.live.inference_hooks.HookedInference`)."""
+    """The inference of a turn (`hub.live.hook_inference.HookedInference`)."""
 
     def __init__(self, hub_app: HubApp, places: ChannelPlaces, turn: HookedTurn) -> None:
         self._hub_app = hub_app

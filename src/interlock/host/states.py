@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.host.turn import Turn
 from interlock.hub.app import HubApp
-from interlock.hub.live.checkpoints import STATE_TREES, CallStates, StoredTree, TreeKey, tree_id
+from interlock.hub.live.server_states import STATE_TREES, CallStates, StoredTree, TreeKey, tree_id
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.checkpoints import CheckpointTree, read_state, record
 from interlock.store import StoreError

@@ -23,7 +23,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.local_exchange import call_locally
 from interlock.hub.calls.refusals import is_refusal
-from interlock.hub.live.checkpoints import CallStates
+from interlock.hub.live.server_states import CallStates
 from interlock.protocols.mcpl.content import ImageContent
 from interlock.wire.errors import Fault
 

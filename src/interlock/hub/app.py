@@ -28,8 +28,8 @@ from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.discovery_methods import DiscoveryMethods
 from interlock.hub.live.features import FEATURES
-from interlock.hub.live.inference_hooks import InferenceHooks
-from interlock.hub.live.required_hooks import RequiredHooks
+from interlock.hub.live.hook_requirements import RequiredHooks
+from interlock.hub.live.hooks import InferenceHooks
 from interlock.hub.readiness import Readiness
 from interlock.hub.store_faults import unreadable
 from interlock.hub.upstreams.audit_receivers import AuditReceivers

@@ -27,10 +27,10 @@ from interlock.hub.catalog.remembered_audiences import FOR_SOME
 from interlock.hub.conversation_documents import CONVERSATIONS, INFERENCES, TURN_LEASES, TURNS
 from interlock.hub.journal import Journal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
-from interlock.hub.live.checkpoints import STATE_TREES
-from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES, UNSENT_WAKES
+from interlock.hub.live.events.documents import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES, UNSENT_WAKES
+from interlock.hub.live.events.touches import LIVE_TOUCHED
 from interlock.hub.live.features import FEATURES
-from interlock.hub.live.touches import LIVE_TOUCHED
+from interlock.hub.live.server_states import STATE_TREES
 from interlock.hub.node_id import node_id
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, ROOM_CAPABILITIES
 from interlock.hub.sealing_key import claim_store

@@ -27,7 +27,7 @@ from interlock.hub.approvals.sealed_views import VIEWS
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.sealed_with import ID, SEALED_WITH, check_of, sealed_with
 from interlock.hub.conversation_documents import CONVERSATIONS, TURNS
-from interlock.hub.live.checkpoints import STATE_TREES
+from interlock.hub.live.server_states import STATE_TREES
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, history_key
 from interlock.hub.upstreams.login_records import LOGINS, bound_to
 from interlock.store import Collection, Conflict, Store, StoreError, documents

@@ -1,6 +1,6 @@
 """Notes agents that a room gives text of others. After that, their tools that change something need approval.
 
-Rule: an envelope is delivered after the note is stored (`hub/live/touches.py`), and waits while the store fails.
+Rule: an envelope is delivered after the note is stored (`hub/live/events/touches.py`), and waits while the store fails.
 Results of untrusted servers also taint their readers, as they taint their caller (`hub/taints.py`). A participant in
 this process that keeps envelopes for somebody notes it when it hands them on.
 """

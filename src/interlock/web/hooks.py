@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.hub.app import HubApp
-from interlock.hub.live.incoming_webhooks import MAX_BYTES
+from interlock.hub.live.events.webhook_intake import MAX_BYTES
 from interlock.wire.errors import Fault
 
 

@@ -22,8 +22,8 @@ from interlock.hub.audit.record import Record
 from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.events.usage import By, EventRow, UsageRow
 from interlock.hub.live.features import FeatureEntry, entry_id, entry_parts
-from interlock.hub.live.usage import By, EventRow, UsageRow
 from interlock.protocols.mcpl.capabilities import AFTER_REWRITE, EXPLICIT
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import names

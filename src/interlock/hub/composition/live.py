@@ -17,32 +17,32 @@ from interlock.hub.catalog.items import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.hub.live.addresses import EventAddresses
-from interlock.hub.live.causes import WakeChains
 from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
 from interlock.hub.live.channels import RegisteredChannels
-from interlock.hub.live.checkpoints import StateGate
 from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.client_scopes import ClientScopesGate
 from interlock.hub.live.connections import LiveConnections
-from interlock.hub.live.deliveries import EventDeliveries
-from interlock.hub.live.elevations import ScopeElevations
-from interlock.hub.live.event_attachment import EventAttachment
-from interlock.hub.live.events import DAY_S, now
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.delivery_addresses import EventAddresses
+from interlock.hub.live.events.delivery_attachment import EventAttachment
+from interlock.hub.live.events.delivery_tools import LiveOffers
+from interlock.hub.live.events.documents import DAY_S, now
+from interlock.hub.live.events.intake import EventIntake
+from interlock.hub.live.events.touch_gate import LiveGate
+from interlock.hub.live.events.touches import Touches
+from interlock.hub.live.events.usage import EventUsage
+from interlock.hub.live.events.wake_chains import WakeChains
+from interlock.hub.live.events.wake_webhook import WakeWebhook
+from interlock.hub.live.events.wakes import Wakes
+from interlock.hub.live.events.webhook_intake import IncomingWebhooks
 from interlock.hub.live.features import Features
-from interlock.hub.live.gate import LiveGate
-from interlock.hub.live.incoming_webhooks import IncomingWebhooks
-from interlock.hub.live.intake import EventIntake
-from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.scopes import ScopeGate
+from interlock.hub.live.scope_elevations import ScopeElevations
+from interlock.hub.live.scope_gate import ScopeGate
 from interlock.hub.live.server_maskers import ServerMaskers
+from interlock.hub.live.server_refusals import RecordedRefusals
+from interlock.hub.live.server_states import StateGate
 from interlock.hub.live.server_texts import ServerTexts
-from interlock.hub.live.tools import LiveOffers
-from interlock.hub.live.touches import Touches
-from interlock.hub.live.usage import EventUsage
-from interlock.hub.live.wake_webhook import WakeWebhook
-from interlock.hub.live.wakes import Wakes
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import StoreError
 

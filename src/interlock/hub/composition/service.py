@@ -29,9 +29,9 @@ from interlock.hub.handlers.own_tools import OwnToolCalls
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
-from interlock.hub.live.inference_hooks import InferenceHooks
-from interlock.hub.live.own_connections import OwnConnections
-from interlock.hub.live.tools import LiveTools
+from interlock.hub.live.connections import OwnConnections
+from interlock.hub.live.events.delivery_tools import LiveTools
+from interlock.hub.live.hooks import InferenceHooks
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import HubService, MethodHandlers, SessionServices
 from interlock.hub.sessions.session import Service

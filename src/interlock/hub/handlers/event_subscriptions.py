@@ -31,7 +31,7 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.catalog.views import View
 from interlock.hub.handlers.event_channels import FROM_AUDIT, KNOWN, ChannelEvent, channel_events
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier, Notify
-from interlock.hub.live.inference_hooks import TaintRecorder
+from interlock.hub.live.hooks import TaintRecorder
 from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
 from interlock.protocols.mgp.events import (
     EVENT,

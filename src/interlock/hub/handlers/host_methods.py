@@ -16,13 +16,12 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.judged_sends import JudgedSends
 from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.live.client_channels import ClientChannels
-from interlock.hub.live.client_host import ClientHost
+from interlock.hub.live.client_host import ClientHost, HostMessage, NoticeExchange
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.client_inference import ClientInferences
 from interlock.hub.live.client_rollbacks import ROLLBACK, ClientRollbacks
-from interlock.hub.live.host_messages import HostMessage, NoticeExchange
-from interlock.hub.live.inference_hooks import InferenceHooks
-from interlock.hub.live.own_connections import OwnConnections
+from interlock.hub.live.connections import OwnConnections
+from interlock.hub.live.hooks import InferenceHooks
 from interlock.hub.live.server_texts import ServerTexts
 from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session

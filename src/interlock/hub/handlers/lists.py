@@ -15,7 +15,7 @@ from interlock.hub.catalog.items import ItemKind
 from interlock.hub.handlers import answers
 from interlock.hub.handlers.claude_channel import TRANSPORT, with_channel
 from interlock.hub.handlers.client_extensions import speaks_of_security
-from interlock.hub.live.tools import LiveOffers
+from interlock.hub.live.events.delivery_tools import LiveOffers
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.list_forms import ListForm, ListForms

@@ -7,8 +7,8 @@ from typing import Final
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.rooms import RoomHandler
-from interlock.hub.live.deliveries import OWN as EVENTS
-from interlock.hub.live.tools import EVENTS_URI, LiveTools
+from interlock.hub.live.events.deliveries import OWN as EVENTS
+from interlock.hub.live.events.delivery_tools import EVENTS_URI, LiveTools
 from interlock.hub.sessions.session import Exchange
 
 ROOMS: Final = "rooms:"

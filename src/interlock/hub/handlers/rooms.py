@@ -14,8 +14,8 @@ import msgspec
 from interlock.hub.auth.principals import SERVER
 from interlock.hub.calls.call import Caller
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.hub.live.inference_hooks import TaintRecorder
-from interlock.hub.live.touches import Touches
+from interlock.hub.live.events.touches import Touches
+from interlock.hub.live.hooks import TaintRecorder
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.argument_check import ArgumentCheck

@@ -18,10 +18,9 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.pipeline.judged_sends import JudgedSends
 from interlock.hub.catalog.target import Target
 from interlock.hub.live import channel_requests
-from interlock.hub.live.client_host import ClientHost
+from interlock.hub.live.client_host import ClientHost, HostMessage
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.host_messages import HostMessage
 from interlock.hub.live.server_texts import ServerTexts
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import check_outgoing

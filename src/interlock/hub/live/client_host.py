@@ -1,13 +1,23 @@
-"""One client that is an MCPL host itself: its offer, and the feature sets that it selected."""
+"""One client that is an MCPL host itself: its offer, the feature sets that it selected, and a message of it.
+
+A message has its exchange, as the gates need it, also where it is a notification.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from interlock.hub.auth.principals import Principal
-from interlock.hub.sessions.session import NO_SELECTION, Session, SessionCaller
+from interlock.hub.calls.call import Caller
+from interlock.hub.sessions.session import NO_SELECTION, Exchange, Session, SessionCaller
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.intake import preview
+from interlock.protocols.mcp.revisions import LATEST_LEGACY
 from interlock.protocols.mcpl import between, states
 from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import ScopeRules
@@ -15,6 +25,9 @@ from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace
 from interlock.protocols.mcpl.policy import names
 from interlock.protocols.mcpl.received import ServerRights
 from interlock.protocols.patterns import PatternError, PatternSet
+from interlock.transports.exchange import SessionExchange, unanswered
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import Notification, Request
 
 MAX_IDS: Final = 1_024
 """Conversations of one client whose own ids are remembered."""
@@ -105,3 +118,45 @@ class ClientHost:
         if len(self.conversations) > MAX_IDS:
             self.conversations.popitem(last=False)
         return known
+
+
+class HostMessage(msgspec.Struct, frozen=True):
+    """One message of a client that is a host."""
+
+    host: ClientHost
+    caller: Caller
+    exchange: Exchange
+
+    @property
+    def params(self) -> bytes:
+        return self.exchange.request.params
+
+
+class NoticeExchange(SessionExchange[Session, Caller]):
+    """The exchange of a notification that is judged like a request. It has no answer, so it cannot be cancelled."""
+
+    __slots__ = ()
+
+    def __init__(self, notification: Notification, caller: Caller, session: Session | None) -> None:
+        request = Request(0, notification.method, notification.params)
+        dialect = Dialect(LATEST_LEGACY) if session is None else session.dialect
+        super().__init__(request, preview(request.params), dialect, caller, session, None)
+
+    @property
+    def open(self) -> bool:
+        return True
+
+    def result(self, result: bytes) -> None:
+        """No answer."""
+
+    def fail(self, fault: Fault) -> None:
+        """No answer."""
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        """No answer."""
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Nobody asked for progress."""
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        raise unanswered(method, "for a notification")

@@ -9,8 +9,8 @@ import msgspec
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.hooked_inference import ModelAnswer
-from interlock.hub.live.inference_hooks import InferenceHooks
+from interlock.hub.live.hook_inference import ModelAnswer
+from interlock.hub.live.hooks import InferenceHooks
 from interlock.judge.results import made_visible
 from interlock.protocols.mcp.reserved_names import PREFIX
 from interlock.protocols.mcpl.between import FEATURE_SET, channels_for, private_id
@@ -35,7 +35,7 @@ REWRITTEN_BY = "dev.interlock/rewrittenBy"
 
 
 class ClientInference:
-    """An inference of a client (`hub.live.inference_hooks.HookedInference`). Its ids are those that servers know."""
+    """An inference of a client (`hub.live.hook_inference.HookedInference`). Its ids are those that servers know."""
 
     def __init__(self, hosts: ClientHosts, host: ClientHost, request: BeforeInference) -> None:
         self._hosts = hosts

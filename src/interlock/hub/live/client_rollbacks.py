@@ -10,11 +10,10 @@ import msgspec
 from interlock.hub.audit.record import SUCCEEDED, TOOL_FAILED
 from interlock.hub.calls.pipeline.judged_sends import JudgedSends
 from interlock.hub.catalog.target import Target
-from interlock.hub.live.client_host import ClientHost
+from interlock.hub.live.client_host import ClientHost, HostMessage
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.host_messages import HostMessage
-from interlock.hub.live.own_connections import OwnConnections
+from interlock.hub.live.connections import OwnConnections
 from interlock.hub.live.server_texts import ServerTexts
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
 from interlock.protocols.mcpl.checkpoints import RollbackParams, RollbackResult

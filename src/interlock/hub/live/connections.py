@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Final
 
 from interlock.client.connection import Connection
+from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import ConnectionId, LiveConnection
 from interlock.hub.live.feature_updates import FeatureUpdates
 from interlock.hub.live.features import Features
-from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.server_messages import ServerMessages
+from interlock.hub.live.server_refusals import RecordedRefusals
+from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.logs import Logs
+from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcpl.feature_sets import FeatureSet
 from interlock.protocols.mcpl.negotiation import read_offer
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
+
+OPEN_S: Final = 30.0
 
 
 class LiveConnections:
@@ -130,3 +136,30 @@ class LiveConnections:
 
     def _of(self, server: str) -> list[LiveConnection]:
         return [live for live in self._open.values() if live.server == server]
+
+
+class OwnConnections:
+    """Opens private connections of agents, for rollbacks."""
+
+    def __init__(self, connections: LiveConnections, upstreams: Upstreams) -> None:
+        self._connections = connections
+        self._upstreams = upstreams
+
+    async def open(self, server: str, principal: Principal) -> LiveConnection | None:
+        """The private connection of an agent; None if agents share one. Raises SERVER_NOT_READY.
+
+        Usually the agent's first tool call opens it. After a restart of the hub, a rollback may come first.
+        """
+        upstream = self._upstreams.get(server)
+        if upstream is not None and upstream.share == "principal" and self._found(server, principal.id) is None:
+            try:
+                async with asyncio.timeout(OPEN_S):
+                    owner = principal.owner
+                    await upstream.open_connection(ConnectionKey(f"principal:{owner}", owner=owner))
+            except TimeoutError:
+                raise Fault("SERVER_NOT_READY", f"{server} did not connect within {OPEN_S:.0f} s") from None
+        return self._found(server, principal.id)
+
+    def _found(self, server: str, agent: str) -> LiveConnection | None:
+        own = (live for live in self._connections.of_agent(agent) if live.server == server and live.agent == agent)
+        return next(own, None)

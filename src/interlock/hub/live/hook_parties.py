@@ -13,8 +13,8 @@ import msgspec
 from interlock.hub.auth.access import Access
 from interlock.hub.live.connection import LiveConnection, OpenHook
 from interlock.hub.live.connections import LiveConnections
-from interlock.hub.live.hooked_inference import HookedInference
-from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.live.hook_inference import HookedInference
+from interlock.hub.live.server_refusals import RecordedRefusals
 from interlock.protocols.mcpl.authorization import check_outgoing
 from interlock.protocols.mcpl.capabilities import AFTER_REWRITE
 from interlock.protocols.mcpl.errors import inference_in_hook

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from interlock.hub.journal import Journal
-from interlock.hub.live.hooked_inference import HookedInference
+from interlock.hub.live.hook_inference import HookedInference
 from interlock.wire.errors import Fault
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.hub.live.connection import LiveConnection, MessageNames, named_in
 from interlock.hub.live.feature_updates import ANSWER_TIMEOUT_S, FeatureUpdates
-from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.live.server_refusals import RecordedRefusals
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets
 from interlock.protocols.mcpl.authorization import AuthorizedMessage, admit

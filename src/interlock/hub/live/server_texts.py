@@ -16,7 +16,7 @@ from interlock.hub.auth.principals import SERVER
 from interlock.hub.journal import Journal
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.client_host import ClientHost
-from interlock.hub.live.inference_hooks import TaintRecorder
+from interlock.hub.live.hooks import TaintRecorder
 from interlock.hub.live.server_maskers import ServerMaskers
 from interlock.judge.results import is_loaded, judge_result, made_visible
 from interlock.protocols.mcpl.channels import Channel

@@ -14,8 +14,8 @@ from typing import Final
 
 from interlock.config.live_settings import LiveWebhookSettings
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.live.events import UNSENT_WAKES, UnsentWake, Wake, now
-from interlock.hub.live.webhook_sender import WebhookSender, is_final
+from interlock.hub.live.events.documents import UNSENT_WAKES, UnsentWake, Wake, now
+from interlock.hub.live.events.webhook_sender import WebhookSender, is_final
 from interlock.store import Mirror, Store, StoreError, Transaction
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault

@@ -14,8 +14,8 @@ from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
-from interlock.hub.live.events import now
-from interlock.hub.live.touches import Touches
+from interlock.hub.live.events.documents import now
+from interlock.hub.live.events.touches import Touches
 from interlock.protocols.mgp.permissions import Risk
 
 RULE = "live: after an event from outside, tools that change something need approval"

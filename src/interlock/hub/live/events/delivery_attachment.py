@@ -16,10 +16,10 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, ResultProcessor
 from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.hub.live.causes import WakeChains
-from interlock.hub.live.deliveries import EventDeliveries
-from interlock.hub.live.events import PendingEvent
-from interlock.hub.live.rendering import blocks
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.delivery_rendering import blocks
+from interlock.hub.live.events.documents import PendingEvent
+from interlock.hub.live.events.wake_chains import WakeChains
 from interlock.wire.errors import ErrorObject
 
 MAX_EVENTS: Final = 3

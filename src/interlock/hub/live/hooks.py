@@ -20,13 +20,13 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.journal import Journal
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.connections import LiveConnections
+from interlock.hub.live.hook_inference import HookedInference, ModelAnswer, after_params
+from interlock.hub.live.hook_injections import judged
 from interlock.hub.live.hook_parties import HookParties, HookParty
 from interlock.hub.live.hook_records import HookRecords
-from interlock.hub.live.hooked_inference import HookedInference, ModelAnswer, after_params
-from interlock.hub.live.judged_injections import judged
-from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.required_hooks import RequiredHooks, unchecked
+from interlock.hub.live.hook_requirements import RequiredHooks, unchecked
 from interlock.hub.live.server_maskers import ServerMaskers
+from interlock.hub.live.server_refusals import RecordedRefusals
 from interlock.judge.instructions import is_loaded
 from interlock.judge.masking import Masker
 from interlock.judge.text import show_hidden

@@ -17,8 +17,8 @@ from interlock.config.live_settings import LiveSettings
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.deliveries import EventDeliveries
-from interlock.hub.live.events import (
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.documents import (
     LIVE_PENDING,
     LIVE_SEEN,
     LIVE_WAKES,
@@ -31,8 +31,8 @@ from interlock.hub.live.events import (
     pending_id,
     seen_id,
 )
+from interlock.hub.live.events.wakes import DecidedEvent, Wakes
 from interlock.hub.live.features import Features
-from interlock.hub.live.wakes import DecidedEvent, Wakes
 from interlock.hub.rate_meter import Meters
 from interlock.hub.store_faults import as_faults, fault_of, starting
 from interlock.protocols.mcpl.authorization import AuthorizedMessage

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.live.events import LIVE_SEEN, SeenEvent, day_of, now, seen_id
+from interlock.hub.live.events.documents import LIVE_SEEN, SeenEvent, day_of, now, seen_id
 from interlock.hub.repeated_commits import commit
 from interlock.hub.store_faults import as_faults
 from interlock.protocols.mcpl.channels import IncomingMessage, ReceivedResult

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.hub.live.addresses import PREFIX
-from interlock.hub.live.events import PendingEvent
+from interlock.hub.live.events.delivery_addresses import PREFIX
+from interlock.hub.live.events.documents import PendingEvent
 from interlock.judge.results import judge_result
 from interlock.judge.text import show_hidden
 

@@ -18,9 +18,9 @@ from standardwebhooks import Webhook
 from interlock.config.live_sections import why_weak_secret
 from interlock.config.live_settings import HookSettings
 from interlock.config.settings import Rate
-from interlock.hub.live.addresses import PREFIX
-from interlock.hub.live.intake import EventIntake, IncomingEvent
-from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.live.events.delivery_addresses import PREFIX
+from interlock.hub.live.events.intake import EventIntake, IncomingEvent
+from interlock.hub.live.server_refusals import RecordedRefusals
 from interlock.hub.rate_meter import Meters
 from interlock.protocols.mcpl.events import PushResult
 from interlock.wire.errors import Fault
@@ -107,7 +107,7 @@ def _not_signed() -> Fault:
 def _event(name: str, id: str, body: bytes) -> IncomingEvent:
     """The event of a message. Its `type` becomes the feature set, so that rules can match it.
 
-    The body stays unchanged. Indenting multiplies its size, so `rendering.py` does that, after the size was checked.
+    The body stays unchanged. Indenting multiplies its size, so `delivery_rendering.py` does that, after the check.
     """
     check_shape(body, DEFAULT)
     try:

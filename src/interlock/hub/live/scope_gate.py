@@ -1,7 +1,7 @@
 """Scopes (MCPL 0.4, Scoped Access): a tool is called only while its feature set is on, and only in allowed scopes.
 
 The hub derives a scope's label from the arguments and decides before it sends the call. A person decides about labels
-that neither list names. `elevations.py` answers a server's `scope/elevate` in the same way.
+that neither list names. `scope_elevations.py` answers a server's `scope/elevate` in the same way.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.connections import LiveConnections
-from interlock.hub.live.elevations import enriched
 from interlock.hub.live.feature_set_gate import feature_of
 from interlock.hub.live.features import Features
+from interlock.hub.live.scope_elevations import enriched
 from interlock.protocols.mcpl.authorization import judge_scope
 from interlock.protocols.mcpl.errors import feature_set_disabled
 from interlock.protocols.mcpl.feature_sets import ScopeRules

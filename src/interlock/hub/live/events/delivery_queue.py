@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from interlock.hub.live.events import PendingEvent
+from interlock.hub.live.events.documents import PendingEvent
 from interlock.process.open_counts import OpenCounts
 
 MAX_PER_AGENT: Final = 2_000

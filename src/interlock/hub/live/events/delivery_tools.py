@@ -16,10 +16,10 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.hub.live.addresses import EventAddresses
 from interlock.hub.live.client_hosts import ClientHosts
-from interlock.hub.live.deliveries import EventDeliveries
-from interlock.hub.live.rendering import blocks
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.delivery_addresses import EventAddresses
+from interlock.hub.live.events.delivery_rendering import blocks
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.argument_check import ArgumentCheck

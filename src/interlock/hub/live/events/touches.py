@@ -1,4 +1,4 @@
-"""Remembers agents that were given text from outside, an event or a message. `gate.py` asks a person because of it.
+"""Remembers agents that were given text from outside, an event or a message. `touch_gate.py` asks because of it.
 
 Rule: text is delivered after its touch is stored, so that other nodes and the next run know of it. A further message
 within `renew_s` is not stored again.
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.calls.delivery_rounds import DeliveryRounds, settle
-from interlock.hub.live.events import now
+from interlock.hub.live.events.documents import now
 from interlock.store import Collection, Mirror, Store, StoreError
 from interlock.wire.errors import Fault
 

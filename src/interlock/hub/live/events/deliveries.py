@@ -16,10 +16,10 @@ import msgspec
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
-from interlock.hub.live.addresses import EventAddresses
-from interlock.hub.live.agent_queue import AgentQueue
-from interlock.hub.live.events import LIVE_PENDING, PendingEvent, agent_of, now, seen_id
-from interlock.hub.live.touches import Touches
+from interlock.hub.live.events.delivery_addresses import EventAddresses
+from interlock.hub.live.events.delivery_queue import AgentQueue
+from interlock.hub.live.events.documents import LIVE_PENDING, PendingEvent, agent_of, now, seen_id
+from interlock.hub.live.events.touches import Touches
 from interlock.hub.repeated_commits import commit
 from interlock.process.open_counts import OpenCounts
 from interlock.store import Conflict, Mirror, Store, Transaction

@@ -19,10 +19,8 @@ from interlock.events import Bus
 from interlock.events.types import AgentWoken, now_us
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
-from interlock.hub.live.causes import TURN_S, WakeChains
-from interlock.hub.live.chosen_events import ChosenEvents
-from interlock.hub.live.deliveries import EventDeliveries
-from interlock.hub.live.events import (
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.documents import (
     LIVE_PENDING,
     LIVE_WAKES,
     Outcome,
@@ -34,8 +32,10 @@ from interlock.hub.live.events import (
     tokens_of,
     wake_id,
 )
-from interlock.hub.live.wake_rules import AgentRules, local_now
-from interlock.hub.live.wake_webhook import WakeWebhook
+from interlock.hub.live.events.wake_chains import TURN_S, WakeChains
+from interlock.hub.live.events.wake_groups import ChosenEvents
+from interlock.hub.live.events.wake_rules import AgentRules, local_now
+from interlock.hub.live.events.wake_webhook import WakeWebhook
 from interlock.protocols.mcpl import wake as rules
 from interlock.protocols.mcpl.budgets import SpendingLedger
 from interlock.protocols.mcpl.coalescing import CoalescingTimes, EventGroup, WaitingGroups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.hub.live.events import PendingEvent
+from interlock.hub.live.events.documents import PendingEvent
 from interlock.protocols.mcpl.wake import WakeDecision, WakeVerdict
 
 

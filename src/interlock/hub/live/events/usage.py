@@ -13,9 +13,9 @@ from typing import Literal
 import msgspec
 
 from interlock.hub.conversation_documents import INFERENCES, TURN_LEASES
-from interlock.hub.live.deliveries import EventDeliveries
-from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, PendingEvent, SeenEvent, day_of, now, tokens_of
-from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.documents import LIVE_SEEN, LIVE_WAKES, PendingEvent, SeenEvent, day_of, now, tokens_of
+from interlock.hub.live.server_refusals import RecordedRefusals
 from interlock.store import Store
 
 
