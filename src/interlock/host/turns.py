@@ -40,7 +40,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.conversation_documents import UNFINISHED, StoredTurn
 from interlock.protocols.mcpl.inference import TokenUsage
 from interlock.protocols.mcpl.injections import arrange
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 
 RESERVE: Final = 1024
 """Tokens of the window that stay free, because counts before the inference are estimates."""
@@ -72,7 +72,7 @@ class Turns:
             fault = Fault("CANCELLED", "the turn was stopped")
         except Exception as cause:
             self._hub_app.logs.add("hub", "hub", f"a turn failed: {cause!r}")
-            fault = Fault("INTERNAL_ERROR", "an internal error of the hub; see `interlock logs hub`")
+            fault = internal_error()
         if fault is not None and running.version:
             self._hooks.failed(turn)
         finishing = asyncio.ensure_future(self._finish(running, fault))

@@ -31,7 +31,7 @@ from interlock.transports.stdio.server import StdioServer
 from interlock.transports.unread_bytes import UnreadBytes
 from interlock.version import VERSION
 from interlock.web.following import FollowingTask
-from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.errors import ErrorDialect, Fault, internal_error
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
@@ -330,7 +330,7 @@ class _Connection(asyncio.Protocol):
         except Exception as cause:
             # A person waits for an answer, so answer every exception.
             log.error("%s failed", request.method, exc_info=cause)
-            self._write_fault(request.id, Fault("INTERNAL_ERROR", "the hub failed to answer; see its log"))
+            self._write_fault(request.id, internal_error())
         finally:
             if following is not None:
                 following.subscription.close()

@@ -23,7 +23,7 @@ from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.live import ANSWER, DELIVERY, AnswerError, AnswerParams, StreamedMessage
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
-from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.errors import ErrorDialect, Fault, internal_error
 from interlock.wire.large import CheckedJson
 from interlock.wire.messages import Request
 
@@ -142,9 +142,7 @@ class ServerMessages:
             self._refuse(live, request, fault)
         except Exception:
             _log.exception("a request of %s could not be answered: %s", live.server, request.method)
-            self._refuse(
-                live, request, Fault("INTERNAL_ERROR", "an internal error of the hub; its log has the details")
-            )
+            self._refuse(live, request, internal_error())
         else:
             if live.connection.modern:
                 self._say(live, AnswerParams(request.id, msgspec.to_builtins(result)))

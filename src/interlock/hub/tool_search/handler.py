@@ -20,7 +20,7 @@ from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.recorded_requests import FITS, RecordedRequests
 from interlock.hub.upstreams.sharing import audiences
 from interlock.protocols.mcp.meta import Members
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 from interlock.wire.json_values import decode_json
 
 SEARCH_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
@@ -143,4 +143,4 @@ async def _known_faults(work: Coroutine[None, None, dict[str, object]]) -> dict[
         raise Fault("INVALID_PARAMS", str(cause)) from None
     except Exception as cause:
         asyncio.get_running_loop().call_exception_handler({"message": "in a tool of the hub", "exception": cause})
-        raise Fault("INTERNAL_ERROR", "the hub failed to answer this request; its log has the details") from None
+        raise internal_error() from None

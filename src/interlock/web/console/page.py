@@ -21,7 +21,7 @@ from interlock.hub.app import HubApp
 from interlock.web.console.rendering import render
 from interlock.web.console.sessions import ConsoleSession, ConsoleSessions, LoginAttempts
 from interlock.web.rest.outcomes import status_of
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 
 log = logging.getLogger("interlock.console")
 
@@ -135,7 +135,7 @@ class _Address:
             return
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
-            response = await self._failure(request, Fault("INTERNAL_ERROR", "the hub failed to answer; see its log"))
+            response = await self._failure(request, internal_error())
         response.headers.update(HEADERS)
         await response(scope, receive, send)
 

@@ -42,7 +42,7 @@ from interlock.web.rest.outcomes import (
     tool_result,
 )
 from interlock.web.rest.page import documentation_page
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE, JoinedArray, object_of
 from interlock.wire.limits import DEFAULT, Limits
@@ -102,7 +102,7 @@ class RestRoute:
             return
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
-            response = refusal(Fault("INTERNAL_ERROR", "the hub failed to answer; see its log"), info)
+            response = refusal(internal_error(), info)
         await response(scope, receive, send)
 
 

@@ -17,7 +17,7 @@ from interlock.protocols.oauth.challenges import BearerChallenge, read_challenge
 from interlock.transports.http.client.heads import HeadWriter
 from interlock.transports.http.client.replies import HttpCall
 from interlock.transports.http.client.reply import Reply
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, internal_error
 from interlock.wire.messages import Id
 
 _log = logging.getLogger("interlock.http")
@@ -173,4 +173,4 @@ def _fault_of(cause: Exception) -> Fault:
     if isinstance(cause, Fault):
         return cause.quoting()
     _log.error("a token could not be renewed", exc_info=cause)
-    return Fault("INTERNAL_ERROR", "a token could not be renewed; the reason was logged")
+    return internal_error()
