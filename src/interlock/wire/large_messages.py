@@ -15,7 +15,7 @@ from interlock.wire.large import LARGE, CheckedJson
 from interlock.wire.large_pieces import UnreadableMessage, no_json
 from interlock.wire.large_places import MemberSpan
 from interlock.wire.large_reader import AROUND, CutString, LargeReader
-from interlock.wire.limits import Limits
+from interlock.wire.limits import Limits, over_message_bytes
 from interlock.wire.messages import (
     ENVELOPE,
     BadMessage,
@@ -60,7 +60,7 @@ def decode_large_value(data: bytes, limits: Limits, members: int) -> CheckedJson
 
 def _message(data: bytes, limits: Limits, members: int) -> Message:
     if len(data) > limits.message_bytes:
-        raise BadMessage("TOO_LARGE", f"message of {len(data)} bytes is over the limit of {limits.message_bytes}")
+        raise BadMessage("TOO_LARGE", over_message_bytes(f"message of {len(data)} bytes", limits.message_bytes))
     reader = LargeReader(data, limits, members, CALL)
     try:
         payload = reader.read()
@@ -94,7 +94,7 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
 
 def _batch(data: bytes, limits: Limits, members: int) -> list[Message | BadMessage]:
     if len(data) > limits.message_bytes:
-        raise BadMessage("TOO_LARGE", f"batch of {len(data)} bytes is over the limit of {limits.message_bytes}")
+        raise BadMessage("TOO_LARGE", over_message_bytes(f"batch of {len(data)} bytes", limits.message_bytes))
     reader = LargeReader(data, limits, members)
     try:
         payload = reader.read()

@@ -27,3 +27,8 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 DEFAULT = Limits()
+
+
+def over_message_bytes(subject: str, limit: int) -> str:
+    """The sentence for a message over `Limits.message_bytes`. It names the setting that an operator can raise."""
+    return f"{subject} is over the limit of {limit} bytes (`message_bytes`)"

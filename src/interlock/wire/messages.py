@@ -15,7 +15,7 @@ import msgspec
 from interlock.wire.error_objects import decode_error, encode_error
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE, CheckedJson
-from interlock.wire.limits import DEFAULT, Limits
+from interlock.wire.limits import DEFAULT, Limits, over_message_bytes
 from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED, TwiceNamed, names_of
 from interlock.wire.nesting import has_more_members, nested_deeper
 
@@ -69,7 +69,7 @@ Message: TypeAlias = Request | Notification | Result | Failure
 def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
     """One message from its bytes. Raises `BadMessage`, with the request's id where that could be read."""
     if len(data) > limits.message_bytes:
-        raise BadMessage("TOO_LARGE", f"message of {len(data)} bytes is over the limit of {limits.message_bytes}")
+        raise BadMessage("TOO_LARGE", over_message_bytes(f"message of {len(data)} bytes", limits.message_bytes))
     try:
         message = _classify(_decode_envelope(data), limits)
         canonical = _canonical_length(message)
@@ -105,7 +105,7 @@ def plain_request(data: bytes) -> Request | None:
 def decode_batch(data: bytes, limits: Limits = DEFAULT) -> list[Message | BadMessage]:
     """The messages of a batch (revision 2025-03-26), each readable or not. Raises `BadMessage` for no batch at all."""
     if len(data) > limits.message_bytes:
-        raise BadMessage("TOO_LARGE", f"batch of {len(data)} bytes is over the limit of {limits.message_bytes}")
+        raise BadMessage("TOO_LARGE", over_message_bytes(f"batch of {len(data)} bytes", limits.message_bytes))
     try:
         parts = _decode_parts(data)
     except (msgspec.DecodeError, RecursionError) as cause:

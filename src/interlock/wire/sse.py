@@ -39,10 +39,24 @@ def encode_event(data: bytes, id: str | None = None, retry: int | None = None) -
 class EventReader:
     """Gives the events that the bytes complete (WHATWG, Server-sent events: interpreting an event stream)."""
 
-    __slots__ = ("_buffered", "_cut", "_data", "_event", "_id", "_limit", "_pieces", "_retry", "_size", "_started")
+    __slots__ = (
+        "_buffered",
+        "_cut",
+        "_data",
+        "_event",
+        "_id",
+        "_limit",
+        "_pieces",
+        "_retry",
+        "_setting",
+        "_size",
+        "_started",
+    )
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, setting: str = "") -> None:
+        """`limit`: bytes of one event. `setting`: the name of the limit, which the error then names."""
         self._limit = limit
+        self._setting = setting
         self._pieces: list[bytes] = []
         self._buffered = 0
         self._cut = False
@@ -101,7 +115,7 @@ class EventReader:
     def _add(self, value: bytes) -> None:
         self._size += len(value) + 1
         if self._size > self._limit:
-            raise EventTooLarge(f"event is over the limit of {self._limit} bytes")
+            raise self._too_large()
         if len(self._data) >= LINES:
             raise EventTooLarge(f"event is over the limit of {LINES} lines")
         self._data.append(value)
@@ -109,9 +123,13 @@ class EventReader:
     def _hold(self, piece: bytes) -> None:
         self._buffered += len(piece)
         if self._buffered + self._size > self._limit:
-            raise EventTooLarge(f"event is over the limit of {self._limit} bytes")
+            raise self._too_large()
         if piece:
             self._pieces.append(piece)
+
+    def _too_large(self) -> EventTooLarge:
+        named = f" (`{self._setting}`)" if self._setting else ""
+        return EventTooLarge(f"event is over the limit of {self._limit} bytes{named}")
 
     def _take(self, line: bytes, events: list[SseEvent]) -> None:
         if not line:

@@ -214,6 +214,7 @@ async def test_a_body_that_grows_over_the_limit_is_refused(path: bytes) -> None:
             peer.send(b"100\r\n" + b"a" * 256 + b"\r\n")
         everything = await peer.rest()
     assert everything.startswith(b"HTTP/1.1 413 ")
+    assert b"(`message_bytes`)" in everything
     assert everything.count(b"HTTP/1.1 ") == 1
 
 

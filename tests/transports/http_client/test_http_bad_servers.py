@@ -188,7 +188,7 @@ async def test_an_answer_over_the_limit_fails_its_own_request(at) -> None:
     async def script(visit) -> None:
         await visit.result({"x": "y" * 100_000})
 
-    assert "over the limit" in (await (await at(script, limits=SMALL)).lose()).message
+    assert "(`message_bytes`)" in (await (await at(script, limits=SMALL)).lose()).message
 
 
 @pytest.mark.parametrize("status", [200, 500])
@@ -211,7 +211,7 @@ async def test_an_event_over_the_limit_fails_its_own_request(at) -> None:
         await visit.chunk(b"data: " + b"x" * 100_000)
         await visit.gone()
 
-    assert "over the limit" in (await (await at(script, limits=SMALL)).lose()).message
+    assert "(`message_bytes`)" in (await (await at(script, limits=SMALL)).lose()).message
 
 
 async def test_a_body_that_drips_for_ever_ends_by_the_deadline(at) -> None:

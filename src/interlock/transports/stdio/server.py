@@ -23,7 +23,7 @@ from interlock.transports.unread_bytes import UnreadBytes
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
-from interlock.wire.limits import DEFAULT, Limits
+from interlock.wire.limits import DEFAULT, Limits, over_message_bytes
 from interlock.wire.messages import plain_request
 from interlock.wire.ndjson import SLICE, LineReader, OversizeLine
 
@@ -241,7 +241,7 @@ class StdioServer(asyncio.Protocol):
                     pieces[0] = piece
                 for line in piece:
                     if isinstance(line, OversizeLine):
-                        reason = f"a line is over the limit of {limits.message_bytes} bytes"
+                        reason = over_message_bytes("a line", limits.message_bytes)
                         id_ = None if line.id in owed else line.id
                         messages.refuse(id_, Fault("TOO_LARGE", reason, hint="send less in one message"))
                     elif len(line) > LARGE:

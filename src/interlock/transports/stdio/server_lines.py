@@ -23,7 +23,7 @@ from interlock.wire.conversation import RpcConversation
 from interlock.wire.errors import Fault, internal_error
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
-from interlock.wire.limits import Limits
+from interlock.wire.limits import Limits, over_message_bytes
 from interlock.wire.messages import BadMessage, Id, Message, Notification, Request, decode, decode_batch, is_batch
 from interlock.wire.ndjson import SLICE, LineReader, OversizeLine
 from interlock.wire.unread_ids import ids_in
@@ -267,7 +267,7 @@ class ServerLines:
 
     def _too_long(self, heads: Iterable[bytes]) -> None:
         limit = self._limits.message_bytes
-        self._link.complain("oversize", f"a line over {limit} bytes")
+        self._link.complain("oversize", over_message_bytes("a line", limit))
         for head in heads:
             for id_ in ids_in(head):
-                self._link.fail(id_, f"its answer is over the limit of {limit} bytes")
+                self._link.fail(id_, over_message_bytes("its answer", limit))

@@ -32,6 +32,7 @@ from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
+from interlock.wire.limits import over_message_bytes
 from interlock.wire.messages import BadMessage, Failure, Id, Notification, Request, Result
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
@@ -39,7 +40,6 @@ ERROR_BYTES: Final = 64 * 1024
 """Upper bound for the body of a refusal."""
 
 _NAMING: Final = NAMES_REQUEST | {PROGRESS, CANCELLED}
-
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
 MAX_WAITING_MESSAGES: Final = 4
@@ -188,7 +188,7 @@ class HttpCall(msgspec.Struct, eq=False):
         streams = status == 200 and kind.startswith(b"text/event-stream")
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self.link.limits.message_bytes and not streams:
-            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self.link.limits.message_bytes} bytes")
+            self._lose("UPSTREAM_ERROR", over_message_bytes("its answer", self.link.limits.message_bytes))
             return
         if status != 200:
             return
@@ -198,7 +198,7 @@ class HttpCall(msgspec.Struct, eq=False):
         if kind.startswith(b"application/json"):
             self._json = True
         elif streams:
-            self._events = EventReader(self.link.limits.message_bytes)
+            self._events = EventReader(self.link.limits.message_bytes, "message_bytes")
 
     def body(self, data: bytes) -> None:
         if self._events is not None:
@@ -212,7 +212,7 @@ class HttpCall(msgspec.Struct, eq=False):
             else:
                 self._chunks = [data]
         elif self._json:
-            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self.link.limits.message_bytes} bytes")
+            self._lose("UPSTREAM_ERROR", over_message_bytes("its answer", self.link.limits.message_bytes))
 
     def done(self) -> None:
         if self._events is not None:

@@ -233,7 +233,7 @@ class _Stream(Reply):
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status, self._headers = status, headers
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
-            self._events = EventReader(self._limits.message_bytes)
+            self._events = EventReader(self._limits.message_bytes, "message_bytes")
 
     def body(self, data: bytes) -> None:
         if self._events is None:

@@ -87,7 +87,7 @@ class StandingStream(Reply):
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self.answered.set()
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
-            self._events = EventReader(self._link.limits.message_bytes)
+            self._events = EventReader(self._link.limits.message_bytes, "message_bytes")
         elif status == 401 and self._link.authorized is not None:
             return  # Opened again later, when a request may have brought a token.
         elif 400 <= status < 500 and status not in (408, 429):

@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from interlock.transports.http.bounds import HttpBounds
+from interlock.wire.limits import over_message_bytes
 
 Headers = Mapping[bytes, bytes]
 
@@ -75,7 +76,7 @@ def check_head(
         return check_transfer(headers, version)
     length = headers.get(b"content-length")
     if length is not None and (len(length) > 18 or int(length) > body_limit):
-        return GuardRefusal(413, f"the body is over the limit of {body_limit} bytes", "TOO_LARGE")
+        return GuardRefusal(413, over_message_bytes("the body", body_limit), "TOO_LARGE")
     return None
 
 

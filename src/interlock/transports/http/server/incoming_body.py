@@ -12,6 +12,7 @@ from interlock.transports.http.server.guard import GuardRefusal
 from interlock.transports.http.server.http_request import RequestHead
 from interlock.transports.http.server.listener import HttpListener
 from interlock.transports.read_queue import PIECE_BYTES, ReadQueue
+from interlock.wire.limits import over_message_bytes
 
 _TINY_CHUNKS = GuardRefusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
 
@@ -115,7 +116,7 @@ class IncomingBody:
             self._bytes = bytearray(so_far) + data
         limit = self._listener.limits.message_bytes
         if self.received() > limit:
-            return GuardRefusal(413, f"the body is over the limit of {limit} bytes", "TOO_LARGE")
+            return GuardRefusal(413, over_message_bytes("the body", limit), "TOO_LARGE")
         return None if self._listener.bodies.hold(self, self._size()) else CROWDED
 
     def end(self) -> bytes:
