@@ -5,7 +5,7 @@ A guess needs the name of a program that has a row, at a place where a command m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from interlock.judge.shell.programs import is_listed, known, lists, program_name
 
@@ -14,8 +14,11 @@ _MAX_WORDS = 32
 _DASHES = frozenset({"--", "---"})
 
 
-def guessed_commands(arguments: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """Argument lists and shell texts among the arguments of a program that nobody described."""
+def guessed_commands(arguments: Sequence[str], verbs: Container[str] = ()) -> tuple[list[list[str]], list[str]]:
+    """Argument lists and shell texts among the arguments of a program that nobody described.
+
+    `verbs` are names of programs that are verbs of this one.
+    """
     tails: list[list[str]] = []
     texts: list[str] = []
     running = naming = False
@@ -27,7 +30,7 @@ def guessed_commands(arguments: Sequence[str]) -> tuple[list[list[str]], list[st
             if told and is_listed(program_name(value.split(maxsplit=1)[0])):
                 texts.append(value)
         elif before in _DASHES or (not naming and not option and (running or at + 1 < len(arguments))):
-            tails += [list(arguments[at:])] if _may_start(word, before) else []
+            tails += [list(arguments[at:])] if word not in verbs and _may_start(word, before) else []
         running = running or _runs(word)
         naming = naming or word in lists()["naming-verbs"]
         before = word

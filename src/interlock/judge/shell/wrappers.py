@@ -25,6 +25,7 @@ _MAX_TAILS = 12
 _MAX_ENDS = 3
 _MAX_FREE = 2
 """Plain words that are no values of options: the container and the command."""
+_PACKAGE_VERBS = frozenset({"adduser", "rm"})
 _PLAIN = Wrapper(frozenset(), frozenset(), frozenset(), 0, joins=False, assigns=False)
 
 
@@ -40,7 +41,13 @@ def inner_commands(name: str, arguments: Sequence[str]) -> tuple[list[list[str]]
         # A word with blanks is a text for the shell that the program starts.
         if inner is not None and "starts-shell" in program.kinds:
             texts += [_OPTION.sub("", word) for word in arguments if " " in word.strip()]
-        return inner or [], [text for text in texts if text]
+        # `pnpm sudo ls` and `bun run sudo ls` run a program that no script is named after. `pnpm rm` removes a package.
+        if inner is None and "starts-shell" in program.kinds and "remover" in program.kinds:
+            inner, guessed = guessed_commands(arguments, _PACKAGE_VERBS)
+            texts += guessed
+        inner = inner or []
+        texts += [tail[0] for tail in inner if " " in tail[0].strip()]  # `hatch run 'sudo ls'`
+        return inner, [text for text in texts if text]
     if name in _RUN_ON_MATCHES:
         return list(run_on_matches(name, arguments)), []
     if "texts" in program.kinds:
