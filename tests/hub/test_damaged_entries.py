@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from interlock.config.settings import ServerSettings
+from interlock.hub.admin.backups import put_back
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEYS
+from interlock.hub.auth.principals import local_person
 from interlock.server import Server
 from interlock.store import Collection, Store
 from interlock.store.database import Database
@@ -49,6 +51,7 @@ async def test_a_damaged_key_is_refused_alone_and_a_damaged_grant_refuses_all(tm
             keys = {name: await hub.new_key(name) for name in ("ann", "bob", "cat")}
             await hub.allow("ann", "notes")
             assert [await echoed(hub, key) for key in keys.values()] == ["milk"] * 3
+            await hub.hub_app.store.backup(tmp_path / "whole.backup")
             await damage(hub.hub_app.store, KEYS, '%"bob"%')
             await until(lambda: hub.hub_app.warnings)
             assert [await echoed(hub, key) for key in keys.values()] == ["milk", "AUTH_REQUIRED", "milk"]
@@ -64,3 +67,7 @@ async def test_a_damaged_key_is_refused_alone_and_a_damaged_grant_refuses_all(tm
             shown = str((await hub.operate("status"))["warnings"])
             assert "entries of grants cannot be read" in shown
             assert "one may be a denial" in shown
+            config, home = hub.hub_app.config, hub.hub_app.home
+        assert (await put_back(config, home, tmp_path / "whole.backup", local_person("tester"))).sound
+        async with running_hub(tmp_path, servers) as hub:
+            assert [await echoed(hub, key) for key in keys.values()] == ["milk"] * 3

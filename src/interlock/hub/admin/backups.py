@@ -71,7 +71,7 @@ async def put_back(config: Config, home: Path, file: Path, by: Principal) -> Res
     digest = await asyncio.to_thread(_digest, file)
     store = await Store.open(where, COLLECTIONS, backups=home / "backups")
     try:
-        had = {found.key for found in await store.find(KEYS)} if saved else None
+        had = set(await store.keys(KEYS)) if saved else None
         restore = _RestoreWork(config, home, where, digest, by, had)
         await store.restore(file, restore.record)
         await asyncio.to_thread(lambda: HeadFile(head_path(home, restore.chain), restore.head).close())
