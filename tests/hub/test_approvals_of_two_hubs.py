@@ -138,3 +138,12 @@ async def test_t32_two_calls_on_one_matter_at_two_hubs_make_one_request(tmp_path
         await until(lambda: hubs.there.get(one.id) == hubs.here.get(one.id))
         used = await asyncio.gather(hubs.here.use(one.id), hubs.there.use(one.id))
         assert sorted(used) == [False, True], "the approval is still for one call"
+
+
+async def test_t18_two_hubs_that_ask_about_the_same_changed_tools_at_once_make_one_request_each(tmp_path: Path) -> None:
+    async with two_hubs(tmp_path) as hubs:
+        for number in range(8):
+            changed = [question("", f"tool {number} {place}") for place in range(3)]
+            here, there = await asyncio.gather(hubs.here.ask_all(changed), hubs.there.ask_all(changed))
+            assert [one.id for one in here] == [one.id for one in there]
+        assert len(await hubs.store.find(DECISIONS)) == 24

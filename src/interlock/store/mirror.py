@@ -80,8 +80,13 @@ class Mirror(Generic[T]):
 
         Only for collections in which a missing document permits nothing.
         """
+        found = self.lookup_document(key)
+        return None if found is None else found.value
+
+    def lookup_document(self, key: str) -> Document[T] | None:
+        """The same with the version that a change of it must name."""
         entry = self._entries.get(key)
-        return None if entry is None or entry.document is None else entry.document.value
+        return None if entry is None else entry.document
 
     def __len__(self) -> int:
         return len(self._entries) - len(self._deleted)

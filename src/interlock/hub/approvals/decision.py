@@ -138,6 +138,11 @@ class Decision(msgspec.Struct, frozen=True):
     matter: str = ""
     """The matter of its request, by which other hubs of the store find it."""
 
+    @classmethod
+    def opened(cls, id: str, request: ApprovalRequest, now: int, valid_s: float) -> Decision:
+        """A decision that waits for an answer until its time is over."""
+        return cls(id, request, now, now + int(valid_s * 1000), matter=request.matter)
+
     def after(self, event: DecisionEvent) -> Decision:
         """This decision after an event."""
         return msgspec.structs.replace(self, state=step(self.state, event))

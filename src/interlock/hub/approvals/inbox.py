@@ -87,7 +87,7 @@ class Inbox:
         self._store = store
         self._decisions = await store.mirror(DECISIONS)
         await self._rules.start(store)
-        for decision in sorted(self._decisions.values(), key=lambda decision: decision.created):
+        for decision in sorted(self._decisions.readable(), key=lambda decision: decision.created):
             self._index.follow(decision.id, decision)
         self._decisions.on_change(self._changed)
 
@@ -136,7 +136,6 @@ class Inbox:
         """A part of the open requests. Its cost depends on the length of the part, not on the number of requests."""
         found, count = list[Decision](), self._index.open_count
         candidates, place = iter(wanted.candidates(self._index)), wanted.first
-
         for one in islice(candidates, wanted.first, wanted.first + MAX_LOOKED_AT):
             place += 1
             if self.is_open(one):
@@ -200,9 +199,8 @@ class Inbox:
                 raise too_many("", MAX_OPEN)
             if self._index.open_of(request.asker_kind, request.asker) >= MAX_OPEN_PER_ASKER:
                 raise too_many(f" of {request.asker}", MAX_OPEN_PER_ASKER)
-            now = self._clock()
-            deadline = now + int(min(self._valid_s(), valid_s) * 1000)
-            decision = Decision(new_id(self._index.ids), request, now, deadline, matter=request.matter)
+            id_ = new_id(self._index.ids, self._decisions.problems)
+            decision = Decision.opened(id_, request, self._clock(), min(self._valid_s(), valid_s))
 
             async def insert(change: Transaction) -> Decision:
                 await follow_others(change, self._decisions, request.matter)
@@ -238,26 +236,30 @@ class Inbox:
         self, requests: Iterable[ApprovalRequest], views: Mapping[str, str] | None = None
     ) -> list[Decision]:
         """Open requests of the hub itself in one commit, or join those on the same matter. `views` are by matter."""
+        asked = list(requests)
         async with self._ask_lock:
-            views, now = views or {}, self._clock()
-            found: list[Decision] = []
-            new: list[Decision] = []
-            async with self._store.transaction() as change:
-                for request in requests:
-                    current, view = self.current(request), views.get(request.matter, "")
-                    if current is not None and view and not current.request.view:
-                        await self.void([current])  # It was asked without a view, so nobody could approve it.
-                        current = None
-                    if current is None and self._index.open_count + len(new) < MAX_OPEN:
-                        id_ = new_id(self._index.ids, {other.id for other in new})
-                        bound = await with_view(request, view)
-                        deadline = now + int(self._valid_s() * 1000)
-                        current = Decision(id_, bound, now, deadline, matter=bound.matter)
-                        await self._insert(change, current, view, NOBODY)
-                        new.append(current)
-                    if current is not None:
-                        found.append(current)
-            return found
+            return await commit(self._store, lambda change: self._open_all(change, asked, views or {}))
+
+    async def _open_all(
+        self, change: Transaction, requests: Iterable[ApprovalRequest], views: Mapping[str, str]
+    ) -> list[Decision]:
+        found, new = list[Decision](), dict[str, Decision]()
+        for request in requests:
+            view = views.get(request.matter, "")
+            if (current := self.current(request)) is None:
+                await follow_others(change, self._decisions, request.matter)
+                current = self.current(request)
+            if current is not None and view and not current.request.view:
+                await self.void([current])  # It was asked without a view, so nobody could approve it.
+                current = None
+            if current is None and self._index.open_count + len(new) < MAX_OPEN:
+                id_, bound = new_id(self._index.ids, self._decisions.problems, new), await with_view(request, view)
+                current = Decision.opened(id_, bound, self._clock(), self._valid_s())
+                await self._insert(change, current, view, NOBODY)
+                new[current.id] = current
+            if current is not None:
+                found.append(current)
+        return found
 
     async def answer(
         self, id: str, answer: Answer, by: Principal, where: Where, view: str = "", reason: str = ""
@@ -364,7 +366,7 @@ class Inbox:
 
     async def _change(self, before: Decision, after: Decision, by: Principal, also: Also | None = None) -> bool:
         """Store a changed decision. Returns False if it has changed meanwhile. `also` may run several times."""
-        document = self._decisions.document(before.id)
+        document = self._decisions.lookup_document(before.id)
         if document is None or document.value != before:
             return False
 
