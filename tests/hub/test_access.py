@@ -287,7 +287,7 @@ async def test_why_equals_the_outcome_of_the_real_call(hub: RunningHub) -> None:
             assert failed is not None, (number, judged)
             assert failed["name"] == judged.error
             if judged.gate != "resolve":
-                last = hub.hub_app.hub.pipeline.refusals.last()
+                last = hub.hub_app.hub.pipeline.refusals.latest.last()
                 assert last is not None
                 assert (last.gate, last.rule, last.agent) == (judged.gate, judged.rule, agent)
                 assert failed.get("gate") == (None if judged.hidden else judged.gate)

@@ -160,6 +160,6 @@ async def test_t34_whoever_asks_for_completions_or_updates_of_what_they_may_not_
     blocked = [entry.record for entry in await entries(hub, event="dev.interlock.call_blocked")]
     assert [(record.kind, record.gate) for record in blocked] == wanted
     assert {record.actor for record in blocked} == {"ada"}
-    last = hub.hub_app.hub.pipeline.refusals.last("ada")
+    last = hub.hub_app.hub.pipeline.refusals.latest.last("ada")
     assert last is not None
     assert last.gate == wanted[-1][1]

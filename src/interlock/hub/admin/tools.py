@@ -69,7 +69,7 @@ class ToolOperations:
         """The last refusal, or how the hub would judge a call."""
         hub, arguments = self._hub_app.hub, _object(params.arguments)
         if params.tool is None:
-            last = hub.pipeline.refusals.last(params.agent)
+            last = hub.pipeline.refusals.latest.last(params.agent)
             return Why(refusal=None if last is None else msgspec.structs.replace(last, hint=hint_of_refusal(last)))
         if (refusal := self._hub_app.refusal) is not None:
             fault = refusal[1]

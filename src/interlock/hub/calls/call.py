@@ -18,7 +18,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal, server_principal
 from interlock.hub.calls.chunk_filter import ChunkFilter
 from interlock.hub.calls.timeouts import CallTimeouts
-from interlock.hub.calls.verdicts import FOREVER, Refuse, Verdict
+from interlock.hub.calls.verdicts import FOREVER, Refuse, Verdict, Waited
 from interlock.hub.catalog.target import Approval, RetryState, Target, TargetKind
 from interlock.hub.catalog.views import View
 from interlock.hub.rate_meter import Meter
@@ -183,13 +183,13 @@ class ResultProcessor(Protocol):
 
 
 class CallPipeline(Protocol):
-    """The pipeline, as the dispatcher below it uses it."""
+    """The pipeline, as its own parts and the dispatcher below it use it."""
 
     def plan(self, caller: Caller, kind: TargetKind, name: str) -> Plan:
         """The plan for a name. Raises a `Fault` for a name that the caller cannot use."""
 
-    def judge(self, call: Call, plan: Plan) -> tuple[Verdict, str]:
-        """The verdict of the gates, and the gate that gave it."""
+    def judge(self, call: Call, plan: Plan, waited: Waited | None = None) -> tuple[Verdict, str]:
+        """The verdict of the gates, and the gate that gave it. With `waited`, only the gates after that one judge."""
 
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and dispatch it, or answer why not."""

@@ -15,8 +15,9 @@ from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.dispatch import result_pages as pages
 from interlock.hub.calls.name_resolution import NotListed
-from interlock.hub.calls.pipeline.dry_run import DryRun
-from interlock.hub.calls.pipeline.pipeline import MAX_WAITING, Pipeline
+from interlock.hub.calls.pipeline.dry_run import DryRun, dry_verdict
+from interlock.hub.calls.pipeline.held_calls import MAX_HELD
+from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.own_resources import OwnResources
@@ -96,7 +97,7 @@ class CallHandler:
         try:
             plan = self._pipeline.plan_call(exchange, caller, name)
         except NotListed as unlisted:
-            if len(self._background) >= MAX_WAITING:
+            if len(self._background) >= MAX_HELD:
                 raise
             self._background.begin(self._call_when_listed(exchange, caller, name, fields, unlisted), exchange)
             return
@@ -120,7 +121,7 @@ class CallHandler:
                 plan = self._pipeline.plan_call(exchange, caller, name)
             except NotListed as fault:
                 if type(fault) in waited_for:
-                    self._pipeline.record_unresolved(exchange, caller, "tool", name, fault)
+                    self._pipeline.refusals.record_unresolved(exchange, caller, "tool", name, fault)
                     raise
                 unlisted = fault
             else:
@@ -153,7 +154,7 @@ class CallHandler:
         self._background.begin(self._validate(Call.of(exchange, caller, plan.target, fields), plan, name), exchange)
 
     async def _validate(self, call: Call, plan: Plan, name: str) -> None:
-        verdict, _ = await self._pipeline.foresee(call, plan)
+        verdict, _ = await dry_verdict(self._pipeline, call, plan)
         try:
             self._answer_valid(call.exchange, verdict, name)
         except Fault as fault:

@@ -81,7 +81,7 @@ class ToolSearchHandler:
             return DryRun("refused", "schema", FITS, fault.name, fault.message, fault.hint)
         if name == CALL:
             return await inner(caller, str(decoded["name"]), msgspec.json.encode(decoded.get("arguments", {})))
-        refusal = self._requests.foreseen(caller, name)
+        refusal = self._requests.refusal_now(caller, name)
         if refusal is None:
             return DryRun("allowed")
         return DryRun("refused", "rates", refusal.rule, refusal.fault.name, refusal.fault.message)

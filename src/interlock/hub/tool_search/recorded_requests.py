@@ -88,8 +88,8 @@ class RecordedRequests:
         """Count a request that is no call. Raises RATE_LIMITED."""
         _raise(take(self._rates.of(caller.principal, _ANYTHING), self._clock()))
 
-    def foreseen(self, caller: Caller, name: str) -> Refuse | None:
-        """The refusal that a call would get now. Counts nothing."""
+    def refusal_now(self, caller: Caller, name: str) -> Refuse | None:
+        """The refusal by the rates that a call would get now; None if there is none. Counts nothing."""
         return limited(self._rates.of(caller.principal, _target(name)), self._clock())
 
 

@@ -109,7 +109,7 @@ class CallApprovals:
             return False
         return self._inbox.current(question_of(call, ask)) is not None
 
-    async def foreseen(self, call: Call, ask: Ask) -> Ask | Refuse:
+    async def without_asking(self, call: Call, ask: Ask) -> Ask | Refuse:
         """The outcome for a question that no approval answers: a refusal, or still the question."""
         if not await full_view(call.arguments):
             return _too_large(ask)

@@ -1,4 +1,7 @@
-"""Judges a call without making it, for `interlock why`: the same gates in the same order, and nothing is used up."""
+"""Judges a call without making it, for `interlock why` and `tools/validate`.
+
+The gates are the same, in the same order, and nothing is used up.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from typing import Literal
 
 import msgspec
 
-from interlock.hub.calls.call import Call, Caller, ServerCaller
+from interlock.hub.calls.call import Call, Caller, Plan, ServerCaller
 from interlock.hub.calls.local_exchange import LocalExchange
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.plan import Gate
+from interlock.hub.calls.rates import limited
 from interlock.hub.calls.refusals import NO_SUCH_NAME
 from interlock.hub.calls.verdicts import Ask, Pass, Refuse, Verdict, Wait
 from interlock.hub.catalog.target import CLIENT_TARGETS, Target, TargetKind
@@ -41,7 +45,7 @@ class DryRun(msgspec.Struct, frozen=True):
             rule = str(fault.data.get("rule") or NO_SUCH_NAME)
             return cls("refused", "resolve", rule, fault.name, fault.message, fault.hint)
         call = _call(caller, plan.target, tool, arguments)
-        verdict, gate = await pipeline.foresee(call, plan)
+        verdict, gate = await dry_verdict(pipeline, call, plan)
         if isinstance(verdict, Refuse):
             cause = verdict.fault
             return cls("refused", gate, verdict.rule, cause.name, cause.message, cause.hint, verdict.hidden)
@@ -49,6 +53,25 @@ class DryRun(msgspec.Struct, frozen=True):
             return cls("asked", gate, verdict.rule, message=verdict.question)
         message = "" if call.approval is None else f"allowed by {call.approval.source}"
         return cls("allowed", message=message, findings=_noted(call))
+
+
+async def dry_verdict(pipeline: Pipeline, call: Call, plan: Plan) -> tuple[Verdict, str]:
+    """The verdict on a call with everything that decides it: gates, approvals, rates, quotas and its server.
+
+    Nothing is used up and nobody is asked. `why` and `tools/validate` end here.
+    """
+    verdict, gate = await pipeline.held.full_verdict(call, plan)
+    if isinstance(verdict, Ask):
+        existing = pipeline.approvals.existing(call, verdict)
+        call.use_approval(existing)
+        if existing is None:
+            return await pipeline.approvals.without_asking(call, verdict), gate
+        verdict, gate = await pipeline.held.full_verdict(call, plan)
+    if isinstance(verdict, Pass):
+        verdict, gate = limited(plan.meters, asyncio.get_running_loop().time()) or verdict, "rates"
+    if isinstance(verdict, Pass):
+        verdict, gate = pipeline.dispatcher.refusal(call) or verdict, "commit"
+    return verdict, gate
 
 
 class GateVerdict(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from interlock.hub.calls.plan import make_plan
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording, lost
 from interlock.hub.calls.refusals import changed
-from interlock.hub.calls.verdicts import Ask, Refuse, Wait
+from interlock.hub.calls.verdicts import Ask, Refuse
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import as_faults, fault_of
@@ -81,10 +81,7 @@ class JudgedSends:
 
     async def _judged(self, call: Call) -> tuple[Ask, str] | None:
         """The question of a gate, and the gate; None where the message may go. Raises the `Fault` of a refusal."""
-        plan = self._plan(call)
-        verdict, gate = self._pipeline.judge(call, plan)
-        if isinstance(verdict, Wait):
-            verdict, gate = await self._pipeline.waited(call, plan, verdict, gate)
+        verdict, gate = await self._pipeline.held.full_verdict(call, self._plan(call))
         if isinstance(verdict, Refuse):
             raise self._refused(call, verdict, gate)
         return (verdict, gate) if isinstance(verdict, Ask) else None
@@ -142,7 +139,7 @@ class JudgedSends:
         return make_plan(pipeline.policy, pipeline, call.caller, name, target, generation)
 
     def _refused(self, call: Call, refusal: Refuse, gate: str) -> Fault:
-        self._pipeline.record_refusal(call, refusal, gate)
+        self._pipeline.refusals.record(call, refusal, gate)
         if not refusal.hidden:
             refusal.fault.add_data(gate=gate, rule=refusal.rule)
         return refusal.fault
