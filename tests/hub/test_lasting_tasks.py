@@ -146,7 +146,7 @@ async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: J
             task = await ada.start_tool("t__work", {"mark": "a"}, progress=lambda *_: None)
             assert task.state is not None
             assert task.state.ttl_ms == 60_000
-            assert hub.hub_app.tasks.progress_tokens == (form == "legacy")
+            assert len(hub.hub_app.tasks.progress) == (form == "legacy")
             ledger = hub.hub_app.tasks.ledger
             now = ledger.clock()
             ledger.clock = lambda: now + 60_001
@@ -155,7 +155,7 @@ async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: J
             await hub.hub_app.tasks.sweep()
             assert len(ledger) == 0
             assert not hub.hub_app.tasks.running
-            assert hub.hub_app.tasks.progress_tokens == 0
+            assert len(hub.hub_app.tasks.progress) == 0
             assert hub.hub_app.upstreams["t"].tasks == 0
             assert await outcomes(hub) == [("UNKNOWN", "the task expired")]
 
@@ -268,7 +268,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             for who, id_ in expired:
                 with pytest.raises(Fault, match="no such task"):
                     await callers[who].task(id_).look()
-            assert (len(tracker.ledger), tracker.running, tracker.progress_tokens) == (0, {}, 0)
+            assert (len(tracker.ledger), tracker.running, len(tracker.progress)) == (0, {}, 0)
             assert tracker.queries.located == 0
             assert {free_places(hub, f"agent:{who}") for who in owners} == {
                 hub.hub_app.config.hub.limits.tasks_per_agent

@@ -96,7 +96,7 @@ class UpstreamRouter:
         return self._calls.tracker.ledger.new_id()
 
     def watched_tasks(self, server: str) -> Sequence[str]:
-        return self._calls.tracker.followed(server)
+        return self._calls.tracker.notifications.followed(server)
 
     def subscriptions(self, server: str, connection_key: str | None) -> Sequence[str]:
         return self._changes.subscriptions(server, connection_key)

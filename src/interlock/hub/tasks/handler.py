@@ -127,7 +127,7 @@ class TaskHandler:
         meta = exchange.preview.meta
         if not dialect.modern and meta is not None and meta.progress_token is not None:
             expected = ExpectedTask(id_, call.target.server, meta.progress_token, exchange.session, call.target.name)
-            token = self._tracker.expect(expected)
+            token = self._tracker.progress.expect(expected)
             fields = members(bytes(call.members["_meta"]))
             call.members["_meta"] = msgspec.Raw(msgspec.json.encode({**fields, PROGRESS_TOKEN: token}))
         task = TaskExchange(call, connection, self._tracker, self._recording, self._background, id=id_, token=token)
@@ -184,7 +184,7 @@ class TaskHandler:
 
     async def _get(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
         answer = await self._tracker.queries.check(task, self._forwarded_params(exchange, task))
-        state = self._tracker.live(task).state
+        state = self._tracker.running.of(task).state
         if state.over and (task.modern or state.status == "cancelled"):
             self._tracker.delivered(task)
         await self._questions.judge(caller, task, answer)
@@ -246,7 +246,7 @@ class TaskHandler:
                 raise Fault("INVALID_PARAMS", "unknown cursor", hint="list again without `cursor`")
             start = places[last] + 1
         page = tasks[start : start + PAGE]
-        shown = [(task, msgspec.json.encode(self._tracker.live(task).state.to_wire(False))) for task in page]
+        shown = [(task, msgspec.json.encode(self._tracker.running.of(task).state.to_wire(False))) for task in page]
         checked = self._tracker.texts.checked
         states = [msgspec.Raw(checked(caller, task.server, task.tool, state)) for task, state in shown]
         listed: dict[str, object] = {"tasks": states}
@@ -267,17 +267,19 @@ class TaskHandler:
                 continue
             target = self._reach(caller, task)
             if target is not None:
-                self._tracker.follow(task, follower, partial(self._notify, exchange, caller, task, target, notify))
+                self._tracker.notifications.follow(
+                    task, follower, partial(self._notify, exchange, caller, task, target, notify)
+                )
                 followed.append(task)
         return followed
 
     async def watch(self, tasks: list[StoredTask]) -> None:
         """Subscribe to tasks at their servers."""
-        await self._tracker.watch({task.server for task in tasks})
+        await self._tracker.notifications.watch({task.server for task in tasks})
 
     def unfollow(self, task: StoredTask, follower: object) -> None:
         """Stop notifying a follower of a task."""
-        self._tracker.unfollow(task, follower)
+        self._tracker.notifications.unfollow(task, follower)
 
     def _notify(
         self,

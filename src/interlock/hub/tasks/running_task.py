@@ -98,6 +98,17 @@ class RunningTask:
         self.unsent.append((method, params))
 
 
+class RunningTasks(dict[str, RunningTask]):
+    """By id, the tasks whose state this hub knows."""
+
+    def of(self, task: StoredTask) -> RunningTask:
+        """The state of a task in this process. A task of an earlier run has no connection yet."""
+        live = self.get(task.id)
+        if live is None:
+            live = self[task.id] = RunningTask(task.state, float("-inf"))
+        return live
+
+
 TaskLocation = tuple[str, ConnectionOwner | None, str]
 """A server, the owner of a connection to it, and the server's id of a task."""
 

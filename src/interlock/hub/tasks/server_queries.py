@@ -17,7 +17,8 @@ from interlock.client.peer import declaring
 from interlock.hub.audit.record import Outcome
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.tasks.ledger import StoredTask, TaskLedger
-from interlock.hub.tasks.running_task import RunningTask, TaskLocation, TaskLost, outcome_in
+from interlock.hub.tasks.running_task import RunningTask, RunningTasks, TaskLocation, TaskLost, outcome_in
+from interlock.hub.tasks.task_notifications import TaskNotifications
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import TaskState, read_state
@@ -36,14 +37,11 @@ R = TypeVar("R")
 class TaskStates(Protocol):
     """Keeps the states of tasks."""
 
-    def live(self, task: StoredTask) -> RunningTask:
-        """The state of a task in this process."""
+    running: RunningTasks
+    notifications: TaskNotifications
 
     def observe(self, task: StoredTask, state: TaskState, outcome: Outcome | None = None) -> TaskState:
         """Take a state that the server reported."""
-
-    def notify_if_new(self, task: StoredTask, answer: bytes) -> None:
-        """Notify followers of a state that they do not know."""
 
     def lost(self, task: StoredTask) -> None:
         """Note that the server lost the task."""
@@ -73,7 +71,7 @@ class ServerQueries:
 
     async def route(self, task: StoredTask) -> UpstreamConnection:
         """The connection for queries about a task: the one that started it, or a new one of the same kind."""
-        live = self._tracker.live(task)
+        live = self._tracker.running.of(task)
         if live.route is not None:
             return live.route
         upstream = self._upstreams.get(task.server)
@@ -147,7 +145,7 @@ class ServerQueries:
             self._tracker.lost(task)
             raise TaskLost(task)
         self._tracker.observe(task, state, outcome_in(answer) if task.modern else None)
-        self._tracker.notify_if_new(task, answer)
+        self._tracker.notifications.notify_if_new(task, answer)
         return answer
 
     async def _state(self, task: StoredTask, params: bytes | None) -> bytes:
@@ -166,7 +164,7 @@ class ServerQueries:
             except Fault as fault:
                 if fault.name not in LOST_CONNECTION or isinstance(fault, TaskLost):
                     raise
-            live = self._tracker.live(task)
+            live = self._tracker.running.of(task)
             self._tracker.let_go(task, live)
             self.leave(task, live)
         raise Fault("SERVER_NOT_READY", f"{task.server} cannot be reached", retry_after_ms=2000)

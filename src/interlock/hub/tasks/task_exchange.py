@@ -119,8 +119,7 @@ class TaskExchange(WrappedExchange[SessionCaller]):
         self.real.result(_created(result, task))
 
     def _no_task(self) -> None:
-        if self._token is not None:
-            self._tracker.unexpect(self._token)
+        self._tracker.progress.drop(self._token)
         self._ended()
 
     def _ended(self) -> None:

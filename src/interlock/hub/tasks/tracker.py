@@ -1,21 +1,19 @@
-"""Tracks running tasks: their connections, their followers and their outcomes.
+"""Tracks running tasks from their start to their outcome, which the audit log gets once.
 
-The audit log gets the outcome of a task once. The hub queries tasks that nobody else queries. It never repeats the
-call of a task: the outcome of a task that its server lost is unknown.
+The hub queries tasks that nobody else queries. It never repeats the call of a task: the outcome of a task that its
+server lost is unknown.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from interlock.events import Bus, EventFilter, Gap, SubscriberTask
-from interlock.events.types import Delivery, TaskChanged, now_us
+from interlock.events import Bus
 from interlock.hub.audit.entries import Ticket, event_record
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.auth.principals import Principal
@@ -25,19 +23,18 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Session
 from interlock.hub.tasks.ledger import StoredTask, TaskLedger
 from interlock.hub.tasks.reach import TaskAccess
-from interlock.hub.tasks.running_task import ExpectedTask, Notify, RunningTask, outcome_in, renamed
+from interlock.hub.tasks.running_task import RunningTask, RunningTasks, outcome_in, renamed
 from interlock.hub.tasks.server_queries import ServerQueries
 from interlock.hub.tasks.status_texts import StatusTexts
+from interlock.hub.tasks.task_notifications import TaskNotifications
+from interlock.hub.tasks.task_progress import TaskProgress
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.task_set import TaskSet
-from interlock.protocols.mcp.meta import members
-from interlock.protocols.mcp.progress import how_far, with_token
-from interlock.protocols.mcp.tasks import STATUS_CHANGED, Status, TaskState, read_state, with_related
+from interlock.protocols.mcp.tasks import STATUS_CHANGED, Status, TaskState, read_state
 from interlock.store import StoreError
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Id
 
 QUERY_EVERY_S: Final = 15.0
 """The hub queries a task that no client queries at most this often."""
@@ -59,37 +56,19 @@ class Tracker:
         texts: StatusTexts,
     ) -> None:
         self.ledger = ledger
+        self.reach = reach
         self.texts = texts
-        self._bus = bus
-        self._notifying = SubscriberTask(bus.subscribe(EventFilter.of(TaskChanged)), self._send)
-        self.queries = ServerQueries(self, ledger, upstreams)
         self._upstreams = upstreams
         self._recording = recording
         self._max_ttl_ms = max_ttl_ms
         self._clock = asyncio.get_running_loop().time
-        self.running: dict[str, RunningTask] = {}
-        """By id, the tasks whose state this hub knows."""
-        self.reach = reach
-        self._tokens: dict[str, ExpectedTask] = {}
-        """The hub's progress tokens, each with its task."""
+        self.running = RunningTasks()
+        self.progress = TaskProgress(self.running, texts)
+        self.notifications = TaskNotifications(self.running, ledger, upstreams, reach, bus, texts)
+        self.queries = ServerQueries(self, ledger, upstreams)
         self._work = TaskSet()
 
-    @property
-    def progress_tokens(self) -> int:
-        """How many tasks, and calls that may become one, a server can report the progress of."""
-        return len(self._tokens)
-
     # Starting
-
-    def expect(self, expected: ExpectedTask) -> str:
-        """Make a progress token for a task that a call may become."""
-        token = f"task-{secrets.token_urlsafe(12)}"
-        self._tokens[token] = expected
-        return token
-
-    def unexpect(self, token: str) -> None:
-        """Drop the progress token: the call became no task."""
-        self._tokens.pop(token, None)
 
     async def begin(
         self,
@@ -101,25 +80,7 @@ class Tracker:
         token: str | None,
     ) -> StoredTask:
         """Store a task that a server started for a call. When this fails with a `Fault`, the hub has cancelled it."""
-        limit = self._max_ttl_ms()
-        ttl = limit if started.ttl_ms is None else min(limit, started.ttl_ms)
-        task = StoredTask(
-            id,
-            call.caller.owner,
-            call.target.server,
-            call.target.name,
-            started.id,
-            route.connection.modern,
-            self.ledger.clock() + ttl,
-            ttl,
-            started.created_at,
-            started.updated_at or started.created_at,
-            "working" if started.over else started.status,
-            started.poll_ms,
-            started.message,
-            call.trace,
-            0 if ticket is None else ticket.seq,
-        )
+        task = self._stored(id, call, route, started, ticket)
         live = self.running[task.id] = RunningTask(task.state, self._clock(), route, ticket, token)
         self.seen(task, call.exchange.session)
         try:
@@ -136,9 +97,32 @@ class Tracker:
             self.observe(task, started)
         return task
 
+    def _stored(
+        self, id: str, call: Call, route: UpstreamConnection, started: TaskState, ticket: Ticket | None
+    ) -> StoredTask:
+        limit = self._max_ttl_ms()
+        ttl = limit if started.ttl_ms is None else min(limit, started.ttl_ms)
+        return StoredTask(
+            id,
+            call.caller.owner,
+            call.target.server,
+            call.target.name,
+            started.id,
+            route.connection.modern,
+            self.ledger.clock() + ttl,
+            ttl,
+            started.created_at,
+            started.updated_at or started.created_at,
+            "working" if started.over else started.status,
+            started.poll_ms,
+            started.message,
+            call.trace,
+            0 if ticket is None else ticket.seq,
+        )
+
     async def abandon(self, task: StoredTask) -> None:
         """Cancel and forget a task whose id no client knows."""
-        live = self.live(task)
+        live = self.running.of(task)
         if live.route is not None:
             await self.queries.stop(task, live.route)
         self.let_go(task, live)
@@ -151,7 +135,7 @@ class Tracker:
     def seen(self, task: StoredTask, session: Session | None) -> None:
         """Send notifications of a task to the session that its owner uses now (2025-11-25)."""
         if session is not None and not session.over:
-            self.live(task).use_session(session)
+            self.running.of(task).use_session(session)
             session.tasks.add(task.id)
 
     def leave(self, session: Session) -> None:
@@ -161,18 +145,11 @@ class Tracker:
             if live is not None and live.session is session:
                 live.use_session(None)
 
-    def live(self, task: StoredTask) -> RunningTask:
-        """The state of a task in this process. A task of an earlier run has no connection yet."""
-        live = self.running.get(task.id)
-        if live is None:
-            live = self.running[task.id] = RunningTask(task.state, float("-inf"))
-        return live
-
     # Outcomes
 
     def observe(self, task: StoredTask, reported: TaskState, outcome: Outcome | None = None) -> TaskState:
         """Take a state that the server reported. Returns the state for the owner."""
-        live = self.live(task)
+        live = self.running.of(task)
         live.check(self._clock())
         before = live.state
         if before.over:
@@ -192,7 +169,7 @@ class Tracker:
 
     def ended_with(self, task: StoredTask, outcome: Outcome) -> None:
         """Take the result of a task (2025-11-25), which is more exact than its state."""
-        live = self.live(task)
+        live = self.running.of(task)
         if not live.state.over:
             status: Status = "failed" if outcome.tool == "error" else "completed"
             live.move(msgspec.structs.replace(live.state, status=status))
@@ -201,12 +178,12 @@ class Tracker:
 
     def delivered(self, task: StoredTask) -> None:
         """The owner has the outcome, so the task no longer counts for its server."""
-        self.let_go(task, self.live(task))
+        self.let_go(task, self.running.of(task))
 
     def lost(self, task: StoredTask) -> None:
         """The server lost the task, so its outcome stays unknown."""
         if not task.lost:
-            live = self.live(task)
+            live = self.running.of(task)
             self._end(task, live, UNKNOWN, "the server no longer knows the task")
             self.let_go(task, live)
             self.queries.leave(task, live)
@@ -250,8 +227,7 @@ class Tracker:
         live = self.running.pop(id, None)
         if live is None:
             return
-        if live.token is not None:
-            self._tokens.pop(live.token, None)
+        self.progress.drop(live.token)
         if live.session is not None:
             live.session.tasks.discard(id)
 
@@ -260,7 +236,7 @@ class Tracker:
     def on_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
         """Take a server's notification about a task; `owner` is None on the shared connection."""
         if method == PROGRESS:
-            self._on_progress(server, params)
+            self.progress.on_progress(server, params)
             return
         modern = method == STATUS_CHANGED[True]
         try:
@@ -271,83 +247,30 @@ class Tracker:
         if task is None or task.modern != modern or task.created_at != reported.created_at:
             return
         self.observe(task, reported, outcome_in(params) if modern else None)
-        self.notify(task, method, renamed(params, task))
-
-    def notify_if_new(self, task: StoredTask, answer: bytes) -> None:
-        """Notify followers of a status that a query found and the server did not report."""
-        live = self.live(task)
-        if live.followers and live.notified != live.state.status:
-            fields = members(renamed(answer, task))
-            fields.pop("resultType", None)
-            self.notify(task, STATUS_CHANGED[task.modern], msgspec.json.encode(fields))
-
-    def notify(self, task: StoredTask, method: str, params: bytes) -> None:
-        """Notify the owner of a task: its session and its streams."""
-        live = self.live(task)
-        live.notify(method, params)
-        self._bus.publish(TaskChanged(task.server, self._bus.next(), now_us(), task.id, live.state.status))
-
-    async def _send(self, batch: Sequence[Delivery]) -> None:
-        """Send notifications to the owners of changed tasks; after a gap, of all."""
-        ids = [event.task for event in batch if isinstance(event, TaskChanged)]
-        if any(isinstance(event, Gap) for event in batch):
-            ids = [id_ for id_, live in self.running.items() if live.unsent]
-        for id_ in dict.fromkeys(ids):
-            task, live = self.ledger.at_id(id_), self.running.get(id_)
-            if task is not None and live is not None:
-                self._send_unsent(task, live)
-
-    def _send_unsent(self, task: StoredTask, live: RunningTask) -> None:
-        while live.unsent:
-            method, params = live.unsent.popleft()
-            if live.session is not None and self.reach(live.session.caller, task) is not None:
-                live.session.notify(method, self.texts.checked(live.session.caller, task.server, task.tool, params))
-            for follower in list(live.followers.values()):
-                follower(method, params)
-
-    def follow(self, task: StoredTask, follower: object, notify: Notify) -> None:
-        """Notify a follower of every change (stateless era)."""
-        self.live(task).followers[follower] = notify
-
-    def unfollow(self, task: StoredTask, follower: object) -> None:
-        """Stop notifying a follower."""
-        live = self.running.get(task.id)
-        if live is not None:
-            live.followers.pop(follower, None)
-
-    async def watch(self, servers: set[str]) -> None:
-        """Subscribe to followed tasks at their servers."""
-        for server in servers:
-            upstream = self._upstreams.get(server)
-            if upstream is not None:
-                await upstream.watch_again()
-
-    def followed(self, server: str) -> list[str]:
-        """The server's ids of its tasks that clients follow."""
-        ids = [id_ for id_, live in self.running.items() if live.followers and not live.state.over]
-        tasks = (self.ledger.get(id_) for id_ in ids)
-        return [task.upstream_id for task in tasks if task is not None and task.server == server and task.modern]
-
-    def _on_progress(self, server: str, params: bytes) -> None:
-        try:
-            token = msgspec.json.decode(params, type=_Progress).progressToken
-        except msgspec.DecodeError:
-            return
-        expected = self._tokens.get(str(token))
-        if expected is None or expected.server != server:
-            return
-        live = self.running.get(expected.id)
-        session = expected.session if live is None else live.session
-        progress = how_far(params)
-        if session is not None and progress is not None and expected.advance(progress):
-            params = self.texts.checked(session.caller, server, expected.tool, params)
-            session.notify(PROGRESS, with_related(with_token(params, expected.token), expected.id))
+        self.notifications.notify(task, method, renamed(params, task))
 
     # Maintenance
 
     async def sweep(self) -> None:
         """Query tasks that no client queried lately, and forget expired ones."""
         expired = self.ledger.expired()
+        await self._query_due(expired)
+        for task in expired:
+            live = self.running.of(task)
+            self._end(task, live, UNKNOWN, "the task expired")
+            self.let_go(task, live)
+            self.queries.leave(task, live)
+            self._forget(task.id)
+        for id_ in [id_ for id_ in self.running if self.running[id_].ticket is None and self.ledger.at_id(id_) is None]:
+            # Another node deleted the task.
+            self.queries.forget(id_)
+            self._forget(id_)
+        if expired:
+            with contextlib.suppress(StoreError):
+                await self.ledger.drop(expired)
+
+    async def _query_due(self, expired: list[StoredTask]) -> None:
+        """Query open tasks that were not checked lately, and once more those that expired."""
         slots = asyncio.Semaphore(MAX_QUERIES)
 
         async def query(task: StoredTask) -> None:
@@ -361,23 +284,10 @@ class Tracker:
         )
         due = [task for task, live in open_tasks if task is not None and (live.checked < before or task in expired)]
         await asyncio.gather(*(query(task) for task in due))
-        for task in expired:
-            live = self.live(task)
-            self._end(task, live, UNKNOWN, "the task expired")
-            self.let_go(task, live)
-            self.queries.leave(task, live)
-            self._forget(task.id)
-        for id_ in [id_ for id_ in self.running if self.running[id_].ticket is None and self.ledger.at_id(id_) is None]:
-            # Another node deleted the task.
-            self.queries.forget(id_)
-            self._forget(id_)
-        if expired:
-            with contextlib.suppress(StoreError):
-                await self.ledger.drop(expired)
 
     async def close(self) -> None:
         """Record running tasks as unknown. The store keeps them, so their owners can query them after a restart."""
-        await self._notifying.close()
+        await self.notifications.close()
         for id_, live in list(self.running.items()):
             task = self.ledger.at_id(id_)
             if task is not None and live.ticket is not None:
@@ -386,7 +296,3 @@ class Tracker:
 
 
 _OUTCOMES: Final = {"completed": SUCCEEDED, "failed": TOOL_FAILED, "cancelled": CANCELLED}
-
-
-class _Progress(msgspec.Struct):
-    progressToken: Id
