@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from interlock.config.live_settings import HookSettings, LiveRuleSettings, LiveSettings, QuietHoursSettings
 from interlock.events import EventFilter
 from interlock.events.types import ResourceUpdated
-from interlock.hub.live.events import usage, wakes
+from interlock.hub.live.events import usage, wake_decisions, wakes
 from interlock.hub.live.events.deliveries import EventDeliveries
 from interlock.hub.live.events.intake import IncomingEvent
-from interlock.hub.live.events.wakes import EVENTS_AT_ONCE
+from interlock.hub.live.events.wake_timer import EVENTS_AT_ONCE
 from interlock.protocols.mcpl.coalescing import EventGroup
 from loop_clock import advance
 
@@ -33,8 +33,8 @@ class Wall:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._ahead = timedelta()
-        monkeypatch.setattr(wakes, "local_now", lambda: self.at)
-        for module in (wakes, usage):
+        monkeypatch.setattr(wake_decisions, "local_now", lambda: self.at)
+        for module in (wakes, wake_decisions, usage):
             monkeypatch.setattr(module, "now", lambda: self.at.timestamp())
         monkeypatch.setattr(wakes, "AGAIN_S", 0.01)
         monkeypatch.setattr(wakes, "RECHECK_S", 0.05)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-TURN_S: Final = 600.0
+WOKEN_TURN_S: Final = 600.0
 """Calls of an agent within this time after a wake belong to the turn that the wake began."""
 CAUSE_S: Final = 600.0
 """Events of a server within this time after such a call count as caused by it."""
@@ -50,7 +50,7 @@ class WakeChains:
         if turn is None:
             return
         now = time.monotonic()
-        if now - turn.at > TURN_S:
+        if now - turn.at > WOKEN_TURN_S:
             del self._turns[agent]
         else:
             self._calls.setdefault(server, {})[agent] = _Turn(now, turn.chain)
