@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from cases import each_case
 from example_counts import example_count
 from interlock.protocols.mcp.answers import HUB_PREFIX
-from interlock.wire import large, large_places, large_reader
+from interlock.wire import large, large_containers, large_reader, large_texts
 from interlock.wire.large import NOTED_PREFIX, PIECE_BYTES, CheckedJson
 from interlock.wire.large_messages import CALL, decode_large, decode_large_value
 from interlock.wire.large_pieces import NAME, NUMBER, UnreadableMessage
@@ -104,6 +104,7 @@ def _texts_of_values(draw: st.DrawFn) -> bytes:
 def pieces_of(size: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(large_reader, "PIECE_BYTES", size)
+        patched.setattr(large_texts, "PIECE_BYTES", size)
         patched.setattr(large_reader, "LONG_TEXT", max(size // 2, LONG_NAME))
         yield
 
@@ -474,16 +475,16 @@ def test_very_many_names_are_checked_and_not_kept(form: bytes) -> None:
     reader = LargeReader(body, LIMITS, 2 * count)
     sizes: list[int] = []
 
-    class Watched(large_places.Names):
+    class Watched(large_containers.ObjectNames):
         def clear(self) -> None:
             sizes.extend(map(len, self._sets))
             super().clear()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(large_places, "Names", Watched)
+        patched.setattr(large_containers, "ObjectNames", Watched)
         reader.read()
     assert reader.names == {b'"structuredContent"'}
-    assert max(sizes) <= large_places.MAX_NAMES_TOGETHER + large.PIECE_BYTES
+    assert max(sizes) <= large_containers.MAX_NAMES_TOGETHER + large.PIECE_BYTES
     if form[:1] == b"{":
         assert sum(sizes) > count * 9 // 10, "all but those of the last piece"
         twice = body.replace(b'"name099999"', b'"name000000"')

@@ -12,9 +12,10 @@ import msgspec
 
 from interlock.wire.errors import ErrorObject
 from interlock.wire.large import LARGE, CheckedJson
+from interlock.wire.large_containers import MemberSpan
 from interlock.wire.large_pieces import UnreadableMessage, no_json
-from interlock.wire.large_places import MemberSpan
-from interlock.wire.large_reader import AROUND, CutString, LargeReader
+from interlock.wire.large_reader import AROUND, LargeReader
+from interlock.wire.large_texts import CutString
 from interlock.wire.limits import Limits, over_message_bytes
 from interlock.wire.messages import (
     ENVELOPE,

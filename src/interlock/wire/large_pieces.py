@@ -1,14 +1,15 @@
 """Splits one piece of a large message with native calls: its strings, the text outside them, its brackets.
 
-A piece may begin and end inside arrays and objects, never inside a string. `large_reader.py` checks afterwards that it
-is JSON.
+A piece may begin and end inside arrays and objects, never inside a string. `decode_whole` checks that it is JSON, once
+`large_reader.py` has put the arrays and objects around it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import compress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -114,9 +115,34 @@ def no_json(why: str) -> UnreadableMessage:
     return UnreadableMessage("PARSE_ERROR", f"not JSON: {why}")
 
 
+def duplicate(name: str) -> UnreadableMessage:
+    """The refusal of a name that an object has twice."""
+    return UnreadableMessage("INVALID_REQUEST", f"duplicate member {name[:100]!r}")
+
+
 def refusal(cause: Exception) -> UnreadableMessage:
     """The refusal for an error of the decoder, which counts bytes from the beginning of a piece."""
     return no_json(_COUNTED.sub("", str(cause)))
+
+
+def decode_whole(whole: bytes) -> Any:
+    """The value of a piece, with the arrays and objects around it. Raises `UnreadableMessage` for duplicate names."""
+    try:
+        tree = _decode(whole)
+    except (msgspec.DecodeError, ValueError) as cause:
+        raise refusal(cause) from None
+    # The same texts are written again, so that a member less is at least a colon less.
+    if whole.count(b":") != _encode(tree).count(b":"):
+        json.loads(whole, object_pairs_hook=_refuse_duplicates)
+    return tree
+
+
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> None:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise duplicate(name)
+        seen.add(name)
 
 
 def _plain(joined: bytes) -> list[bytes]:
@@ -143,5 +169,6 @@ _NO_NAMES: Final = bytes(each for each in range(256) if each not in b'":')
 _IS_NAME: Final = bytes.maketrans(b'":', b"\0\1")
 """A zero for each text, and a one behind it where it is a name."""
 _COUNTED: Final = re.compile(r" \(byte [0-9]+\)$")
+_decode: Final = msgspec.json.Decoder().decode
 _decode_texts: Final = msgspec.json.Decoder(list[str]).decode
 _encode: Final = msgspec.json.Encoder().encode

@@ -3,86 +3,20 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import accumulate
 from operator import add
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from interlock.wire.large_containers import MemberSpan, OpenContainer, OpenEnds
 from interlock.wire.large_pieces import UnreadableMessage
 
 PLACES_DEPTH: Final = 2
 """Items are noted for arrays at this depth: members of the envelope's members."""
-
 MAX_SPANS: Final = 10_000
 """The envelope, and each of its members, has at most so many members or items: each is noted by itself."""
-MAX_NAMES_TOGETHER: Final = 16_384
-"""Upper bound for the names in one set, before those of the next piece are added."""
-
-
-class MemberSpan(msgspec.Struct):
-    """A member of the envelope: its place, its value if that is short, and the places of its own members."""
-
-    start: int
-    stop: int
-    value: object
-    inner: dict[str, MemberSpan]
-
-
-class Names:
-    """The names in one object, in several sets: a large set would block the interpreter when it grows or is freed."""
-
-    __slots__ = ("_sets",)
-
-    def __init__(self) -> None:
-        self._sets: list[set[str]] = []
-
-    def update(self, node: Mapping[str, object]) -> None:
-        """Add the names of a piece."""
-        if not self._sets or len(self._sets[-1]) >= MAX_NAMES_TOGETHER:
-            self._sets.append(set())
-        self._sets[-1].update(node)
-
-    def among(self, node: Mapping[str, object]) -> set[str]:
-        """The names of a piece that are known."""
-        found: set[str] = set()
-        for names in self._sets:
-            found |= node.keys() & names
-        return found
-
-    def clear(self) -> None:
-        """Forget all names, one set after the other."""
-        while self._sets:
-            self._sets.pop()
-
-
-class OpenContainer:
-    """An array or object that is being read."""
-
-    __slots__ = ("base", "begun", "head", "inner", "is_object", "items", "key", "name", "names", "places", "value")
-
-    def __init__(self, is_object: bool, name: str, value: Any = None) -> None:
-        self.is_object = is_object
-        self.head = b"["
-        """Bytes to put before the next piece: `[`, or `{` and the name of the last member."""
-        self.name = name
-        """The name that it has in the object around it."""
-        self.names = Names()
-        self.key = ""
-        """The name of its last member."""
-        self.value = value
-        """Its value as far as it is read, where a reader wants it; else None."""
-        self.begun = 0
-        self.base = 0
-        """Where the member of the envelope around it begins."""
-        self.items = 0
-        self.inner: dict[str, MemberSpan] = {}
-        self.places = array("q")
-
-    def read_key(self, key: str) -> None:
-        """Note the name of the last member."""
-        self.key, self.head = key, b"{%b:" % msgspec.json.encode(key)
 
 
 class MessagePlaces:
@@ -112,34 +46,36 @@ class MessagePlaces:
                 _note_items(ends, opened, written, at)
             return
         last = len(node) - 1 if ends.goes_on(opened, level) else -1
-        for number, (name, begun, stop) in enumerate(_children(written, at)):
-            child = node[name] if opened.is_object else node[number]
-            inner = None
+        for number, child in enumerate(_children(written, at, node)):
             if number == 0 and ends.continues(opened, level):
                 if level + 1 == len(ends.before):
                     continue  # the placeholder of a value that was noted already
-                inner = ends.before[level + 1]
+                inner: OpenContainer | None = ends.before[level + 1]
             elif number == last and level + 1 < len(ends.behind):
-                inner = ends.behind[level + 1]
-                inner.begun = begun
-            elif isinstance(child, dict | list):
-                inner = OpenContainer(
-                    isinstance(child, dict), name, child if (opened.name, name) == self._keep else None
-                )
-                inner.begun = begun
-            if inner is not None:
-                inner.base = opened.begun
-                self.note(ends, inner, level + 1, written[begun - at : stop - at], begun, child)
-            if number == last:
-                continue
-            if inner is None:
-                span = MemberSpan(begun, stop, child, {})
+                inner = ends.behind[level + 1].begin_at(child.start, opened.begun)
             else:
-                value = msgspec.UNSET if inner.value is None or level == 0 else inner.value
-                span = MemberSpan(inner.begun, stop, value, inner.inner)
-                if level == 1 and inner.places:
-                    self.items[opened.name, name if opened.is_object else str(opened.items)] = inner.places
-            self._store(opened, level, name, span)
+                inner = self._whole(opened, child)
+            if inner is not None:
+                self.note(ends, inner, level + 1, written[child.start - at : child.stop - at], child.start, child.value)
+            if number != last:
+                self._note_end(opened, level, child, inner)
+
+    def _whole(self, opened: OpenContainer, child: _Child) -> OpenContainer | None:
+        """The array or object that a piece has as a whole; None for any other value."""
+        if not isinstance(child.value, dict | list):
+            return None
+        value = child.value if (opened.name, child.name) == self._keep else None
+        return OpenContainer(isinstance(child.value, dict), child.name, value).begin_at(child.start, opened.begun)
+
+    def _note_end(self, opened: OpenContainer, level: int, child: _Child, inner: OpenContainer | None) -> None:
+        """Note a value that ends in the piece."""
+        if inner is None:
+            self._store(opened, level, child.name, MemberSpan(child.start, child.stop, child.value, {}))
+            return
+        if level == 1 and inner.places:
+            self.items[opened.name, child.name if opened.is_object else str(opened.items)] = inner.places
+        value = msgspec.UNSET if inner.value is None or level == 0 else inner.value
+        self._store(opened, level, child.name, MemberSpan(inner.begun, child.stop, value, inner.inner))
 
     def _store(self, opened: OpenContainer, level: int, name: str, span: MemberSpan) -> None:
         if not opened.is_object:
@@ -154,35 +90,27 @@ class MessagePlaces:
         spans[name] = span
 
 
-class OpenEnds(msgspec.Struct, frozen=True):
-    """The arrays and objects that are open at the two ends of a piece."""
+class _Child(NamedTuple):
+    """A value in an array or object, with its name and its place."""
 
-    before: list[OpenContainer]
-    behind: list[OpenContainer]
-    text_follows: bool
-
-    def continues(self, opened: OpenContainer, level: int) -> bool:
-        """Whether an array or object began before the piece. So did the first value in it."""
-        return level < len(self.before) and opened is self.before[level]
-
-    def goes_on(self, opened: OpenContainer, level: int) -> bool:
-        """Whether the last value in an array or object continues after the piece."""
-        behind = self.behind
-        return level < len(behind) and opened is behind[level] and (self.text_follows or level + 1 < len(behind))
+    name: str
+    start: int
+    stop: int
+    value: Any
 
 
-def _children(written: bytes, at: int) -> Iterator[tuple[str, int, int]]:
-    """The values of an array or object, each with its name and its place."""
+def _children(written: bytes, at: int, node: Any) -> Iterator[_Child]:
+    """The values of an array or object that is written at this place."""
     at += 1
     if written[:1] == b"{":
-        for name, value in _decode_members(written).items():
+        for name, raw in _decode_members(written).items():
             at += len(_encode(name)) + 1
-            yield name, at, at + len(value)
-            at += len(value) + 1
+            yield _Child(name, at, at + len(raw), node[name])
+            at += len(raw) + 1
     else:
-        for value in _decode_items(written):
-            yield "", at, at + len(value)
-            at += len(value) + 1
+        for number, raw in enumerate(_decode_items(written)):
+            yield _Child("", at, at + len(raw), node[number])
+            at += len(raw) + 1
 
 
 def _note_items(ends: OpenEnds, opened: OpenContainer, written: bytes, at: int) -> None:
@@ -194,7 +122,7 @@ def _note_items(ends: OpenEnds, opened: OpenContainer, written: bytes, at: int) 
     inside = PLACES_DEPTH + 1
     if places and ends.goes_on(opened, PLACES_DEPTH):
         if inside < len(ends.behind):
-            ends.behind[inside].begun = places[-2] + opened.base
+            ends.behind[inside].begin_at(places[-2] + opened.base)
         del places[-2:]
     if places and ends.continues(opened, PLACES_DEPTH):
         if inside < len(ends.before):
