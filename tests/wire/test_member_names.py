@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.wire.names import TwiceNamed, may_spell, names_of
+from interlock.wire.names import may_spell
+from interlock.wire.unique_names import DuplicateName, names_of
 from processor_work import work_of
 
 spaces = st.sampled_from(["", "", " ", "\n\t"])
@@ -32,7 +33,7 @@ def test_names_are_those_that_a_strict_reader_finds(members: list[tuple[str, ...
     if len(set(pairs)) == len(pairs):
         assert names_of(payload, len(payload)) == pairs
     else:
-        with pytest.raises(TwiceNamed):
+        with pytest.raises(DuplicateName):
             names_of(payload, len(payload))
 
 
@@ -41,7 +42,7 @@ def test_a_name_that_stands_twice_among_thousands_is_found(space: str) -> None:
     members = [f'"member {number}":{space}{{"a": 1}}' for number in range(2_500)]
     assert names_of(f"{{{','.join(members)}}}".encode(), 0) == [f"member {number}" for number in range(2_500)]
     for twice in (members[7], '"member 7":1', '"member\\u00207":1'):
-        with pytest.raises(TwiceNamed):
+        with pytest.raises(DuplicateName):
             names_of(f"{{{','.join([*members, twice])}}}".encode(), 0)
 
 
@@ -61,7 +62,7 @@ def test_an_object_without_an_end_of_names_is_refused_at_once() -> None:
     payload = b"{%b}" % b",".join(b'"%d" :1' % number for number in range(500_000))
 
     def refused() -> None:
-        with pytest.raises(TwiceNamed):
+        with pytest.raises(DuplicateName):
             names_of(payload, len(payload))
 
     assert work_of(refused) < 1.4 * len(payload), "as long as it takes to look over it once"

@@ -6,11 +6,12 @@ an object differently. Members that may be large are named beforehand; the rest 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
+
+from interlock.wire.unique_names import DuplicateName, unique_names
 
 MAX_MEMBERS: Final = 512
 """Of one object. Each name is looked at by itself."""
@@ -61,30 +62,15 @@ class MemberReader:
         return members
 
     def _check_names(self, data: bytes, members: Members) -> None:
-        """Walk over the names and their values. Of a duplicate name, `members` has the last value only."""
-        seen: set[str] = set()
-        place = data.index(b"{") + 1
-        while found := _NAME.match(data, place):
-            name = msgspec.json.decode(found[1], type=str)
-            if name in seen:
-                raise _duplicate(name)
+        try:
+            names = unique_names(data, members)
+        except DuplicateName as cause:
+            raise BadObject("duplicate", str(cause), cause.name) from None
+        for name in names:
             if name not in self._known and name.casefold() in self._folded:
                 meant = self._folded[name.casefold()]
                 raise BadObject("wrong_case", f"member {name[:100]!r} is {meant!r} in the wrong case", name)
-            seen.add(name)
-            value = bytes(members[name])
-            after = _AFTER.match(data, found.end() + len(value))
-            # A duplicate has another value here, or one whose end is not followed by a comma or the object's end.
-            if after is None or not data.startswith(value, found.end()):
-                raise _duplicate(name)
-            place = after.end()
-
-
-def _duplicate(name: str) -> BadObject:
-    return BadObject("duplicate", f"duplicate member {name[:100]!r}", name)
 
 
 _NONE = msgspec.Raw(b"")
 _decode = msgspec.json.Decoder(Members).decode
-_NAME = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
-_AFTER = re.compile(rb"[ \t\r\n]*(?:,|\}[ \t\r\n]*\Z)")

@@ -16,8 +16,9 @@ from interlock.wire.error_objects import decode_error, encode_error
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE, CheckedJson
 from interlock.wire.limits import DEFAULT, Limits, over_message_bytes
-from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED, TwiceNamed, names_of
+from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED
 from interlock.wire.nesting import has_more_members, nested_deeper
+from interlock.wire.unique_names import DuplicateName, names_of
 
 Id: TypeAlias = int | str
 
@@ -335,7 +336,7 @@ def _refuse_ambiguity(data: bytes, message: Message, beside: int) -> None:
     """Refuse duplicate and wrong-case names in an envelope with spaces or unknown members."""
     try:
         names = names_of(data, beside)
-    except TwiceNamed as cause:
+    except DuplicateName as cause:
         # Of two ids, neither is certain.
         raise BadMessage("INVALID_REQUEST", str(cause), None if cause.name == "id" else _id_of(message)) from None
     for name in names:

@@ -13,7 +13,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json
 from interlock.wire.large import LARGE, CheckedJson, mentions
 from interlock.wire.messages import RESULT_LENGTH, Result
-from interlock.wire.names import BACKSLASH, CARRIAGE_RETURN, LINE_FEED, TwiceNamed, may_spell, names_of
+from interlock.wire.names import BACKSLASH, CARRIAGE_RETURN, LINE_FEED, may_spell
+from interlock.wire.unique_names import DuplicateName, names_of
 
 Unset = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
@@ -124,7 +125,7 @@ def read_members(result: bytes) -> ResultMembers:
         return _large_members(result)
     try:
         return _unambiguous(result, _decode(result))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TwiceNamed) as cause:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DuplicateName) as cause:
         raise Fault("UPSTREAM_ERROR", f"the server's result cannot be read: {cause}") from None
 
 
@@ -132,12 +133,12 @@ def read_client_answer(answer: bytes) -> ResultMembers:
     """The members of a client's answer to a server. Raises INVALID_PARAMS."""
     try:
         return _unambiguous(answer, _decode_client_answer(answer))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TwiceNamed) as cause:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DuplicateName) as cause:
         raise Fault("INVALID_PARAMS", f"the client's answer cannot be read: {cause}") from None
 
 
 def _unambiguous(result: bytes, members: ResultMembers) -> ResultMembers:
-    """The members that were read from a result. Raises `TwiceNamed` for a repeated name."""
+    """The members that were read from a result. Raises `DuplicateName` for a repeated name."""
     known = members.length()
     # Escapes, spaces, other members and a repeated name would all make the result longer.
     if known != len(result):
