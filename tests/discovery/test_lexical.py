@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from example_counts import example_count
-from interlock.discovery.lexical import LexicalIndex, ToolFields
+from interlock.discovery.lexical import LexicalIndex
+from interlock.discovery.tool_fields import ToolFields
 from interlock.discovery.words import terms
 from memory_kept import kept_by
 

@@ -16,9 +16,11 @@ from interlock.discovery.columns import Columns
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.explain import learned, matched_words, whole_words
+from interlock.discovery.postings import SearchScope
 from interlock.discovery.queries import Filters, Hit, SearchResult, check_search
 from interlock.discovery.semantic import Embedder, VectorIndex
 from interlock.discovery.split_query import QueryPart, SplitQuery, split_query
+from interlock.discovery.tool_fields import ToolFields
 from interlock.discovery.usage import UsageBoost
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class ToolIndex:
         self._slots: dict[Identity, int] = {}
         self._free: list[int] = []
         self._by_category: dict[str, set[int]] = {}
-        self._masks: dict[int, tuple[frozenset[Identity], lexical.SearchScope]] = {}
+        self._masks: dict[int, tuple[frozenset[Identity], SearchScope]] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -148,7 +150,7 @@ class ToolIndex:
             hits = (*(self._covering(hit, weighed, corpus) for hit in hits[:covers]), *hits[covers:])
         return SearchResult(hits, len(slots), used)
 
-    def _covering(self, hit: Hit, query: lexical.Query, scope: lexical.SearchScope | None) -> Hit:
+    def _covering(self, hit: Hit, query: lexical.Query, scope: SearchScope | None) -> Hit:
         coverage = self._words.coverage(query, self._slots[hit.entry.identity], scope)
         return msgspec.structs.replace(hit, coverage=round(coverage, 3))
 
@@ -173,7 +175,7 @@ class ToolIndex:
             self._vectors.put(self._slots[identity], vector)
 
     def _by_text(
-        self, query: SplitQuery, strategy: str, slots: Slots, scope: lexical.SearchScope | None
+        self, query: SplitQuery, strategy: str, slots: Slots, scope: SearchScope | None
     ) -> tuple[Scores, float, str]:
         """Scores by words, by meaning or by both, and the scale: how well the best one really matches."""
         weighed = [self._weighed(part, scope) for part in (query.whole, *query.steps)]
@@ -219,7 +221,7 @@ class ToolIndex:
         hit: Hit,
         query: SplitQuery,
         asked: dict[str, str],
-        scope: lexical.SearchScope | None,
+        scope: SearchScope | None,
         raised: Mapping[Identity, UsageBoost],
     ) -> tuple[str, ...]:
         """The reasons for a hit: its matching words, its meaning, and learned use."""
@@ -236,13 +238,13 @@ class ToolIndex:
             why.append(learned(raised[identity]))
         return tuple(why)
 
-    def _weighed(self, part: QueryPart, scope: lexical.SearchScope | None) -> lexical.Query:
+    def _weighed(self, part: QueryPart, scope: SearchScope | None) -> lexical.Query:
         """The weighted terms of a text: its words, related words, and the tools that it names."""
         named = [name for name in part.names if self._words.knows(name, scope)]
         wanted = dict.fromkeys(self._words.rarest([*part.terms, *named], scope))
         return {term: sorted(thesaurus.related(term) - wanted.keys()) for term in wanted}
 
-    def _by_paths(self, query: QueryPart, slots: Slots, scope: lexical.SearchScope | None) -> Scores:
+    def _by_paths(self, query: QueryPart, slots: Slots, scope: SearchScope | None) -> Scores:
         """How well the best category of each tool matches the query. Words decide between equal matches."""
         import numpy as np
 
@@ -266,7 +268,7 @@ class ToolIndex:
         )[:limit]
         return tuple(Hit(entry, round(scale * score / ranked[0][0], 4)) for score, entry in ranked)
 
-    def _candidates(self, filters: Filters, scope: lexical.SearchScope | None) -> Slots:
+    def _candidates(self, filters: Filters, scope: SearchScope | None) -> Slots:
         """The slots that pass the filters and that the caller may see."""
         import numpy as np
 
@@ -285,16 +287,14 @@ class ToolIndex:
                 found |= slots
         return found
 
-    def _scope(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> lexical.SearchScope:
+    def _scope(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> SearchScope:
         """The tools that the caller may see, as one flag per slot. Cached for frozen sets."""
         if not isinstance(allowed, frozenset):
-            return lexical.SearchScope(self._flags(slot for identity, slot in self._slots.items() if allowed(identity)))
+            return SearchScope(self._flags(slot for identity, slot in self._slots.items() if allowed(identity)))
         kept = self._masks.get(id(allowed))
         if kept is not None and kept[0] is allowed:
             return kept[1]
-        scope = lexical.SearchScope(
-            self._flags(self._slots[identity] for identity in allowed if identity in self._slots)
-        )
+        scope = SearchScope(self._flags(self._slots[identity] for identity in allowed if identity in self._slots))
         if len(self._masks) >= _MAX_MASKS:
             self._masks.pop(next(iter(self._masks)))
         self._masks[id(allowed)] = (allowed, scope)
@@ -342,8 +342,8 @@ class ToolIndex:
         return entry
 
 
-def _fields(entry: ToolEntry) -> lexical.ToolFields:
-    return lexical.ToolFields(
+def _fields(entry: ToolEntry) -> ToolFields:
+    return ToolFields(
         name=entry.name,
         server=entry.server,
         description=entry.description,
