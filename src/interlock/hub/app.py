@@ -1,52 +1,31 @@
-"""The composition root: builds the hub from a configuration, starts and stops it, and applies new configurations."""
+"""The composition root: a hub with all its parts, which it starts, stops, and applies new configurations to.
+
+`hub/composition/parts.py` builds the parts. Periodic work is added in `_add_periodic_work`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from interlock.config.settings import Config, ServerSettings
+from interlock.config.settings import Config
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import Pruner
-from interlock.hub.audit.server_claims import ServerClaims
 from interlock.hub.auth.oauth.token_authentication import TokenAuthentication
-from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.catalog.views import Catalog
-from interlock.hub.composition.approvals import ApprovalParts
-from interlock.hub.composition.authentication import AuthenticationParts
-from interlock.hub.composition.calls import CallParts
-from interlock.hub.composition.listings import ListingParts
-from interlock.hub.composition.live import LiveParts
-from interlock.hub.composition.logins import LoginParts
 from interlock.hub.composition.maintenance import Maintenance
-from interlock.hub.composition.service import build_service, session_limits, traced
-from interlock.hub.composition.upstream_router import UpstreamRouter
-from interlock.hub.foundation import Foundation
-from interlock.hub.handlers.discovery_methods import DiscoveryMethods
+from interlock.hub.composition.parts import HubParts, message_limits, parking_limits
+from interlock.hub.composition.service import session_limits
 from interlock.hub.live.features import FEATURES
-from interlock.hub.live.hook_requirements import RequiredHooks
-from interlock.hub.live.hooks import InferenceHooks
-from interlock.hub.readiness import Readiness
 from interlock.hub.store_faults import unreadable
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
-from interlock.hub.upstreams.dialer import Dialer
-from interlock.hub.upstreams.health_monitor import HealthMonitor
-from interlock.hub.upstreams.registration.packages import RegisteredPackages
-from interlock.hub.upstreams.registration.registrations import Registrations
-from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
-from interlock.hub.upstreams.upstream import Upstream
-from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.task_set import TaskSet
 from interlock.store import TAKEN, Store, StoreError
-from interlock.transports.requests.call_parking import CallParking
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
-from interlock.wire.limits import Limits
 
 MAINTENANCE_STOP_S: Final = 2.0
 """How long periodic tasks may take to finish when the hub stops."""
@@ -54,142 +33,20 @@ PRUNE_EVERY_S: Final = 3600.0
 """How often old audit records are pruned."""
 
 
-class HubApp:
-    """A whole hub. `hub/composition` builds its parts; those that others use are attributes here."""
+class HubApp(HubParts):
+    """A whole hub."""
 
     def __init__(self, config: Config, home: Path, parking: ParkingLimits | None = None) -> None:
-        self.listen = ""
-        """The HTTP address, once it is known."""
+        super().__init__(config, home, parking)
+        self.hub.clients.resumable.read(home)
         self.forwarding: AuditReceivers
         """Forwards the audit log to audit servers. Made by `start`."""
-        self.limits = _limits(config)
         self._parking_limits = parking
-        self._foundation = Foundation(config, home)
-        limits = parking or _parking_limits(config)
-        self.parking = CallParking(limits, secrets.token_bytes(32), self._foundation.worker)
-        self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
-        self.upstreams = Upstreams(self._upstream)
-        self._build(RequestStates(secrets.token_bytes(32)))
-        self.login_parts = LoginParts(self._foundation, self.keys, self.upstreams, lambda: self.listen)
-        self.logins = self.login_parts.logins
-        self.hub.clients.resumable.read(home)
-        self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
-        self._upstream_router = UpstreamRouter(
-            self._approvals,
-            self.change_notifier,
-            self._calls,
-            self.journal,
-            self.claims,
-            self.bus,
-            self.live,
-            self._listings.server_event_subscriptions,
-        )
-        self.health_monitor = HealthMonitor(
-            self.upstreams, lambda: self.config.hub.timeouts.health_s, self.bus, self.logs
-        )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
         self._configured = config
         """The configuration without the registered servers."""
         self._registering = TaskSet()
-
-    def _build(self, states: RequestStates) -> None:
-        """Build the parts, each from those before it."""
-        foundation, upstreams, parking = self._foundation, self.upstreams, self.parking
-        catalog = Catalog(foundation.plan_generation.advance)
-        authentication = self._authentication = AuthenticationParts(foundation, catalog, lambda: self.listen)
-        self.live = LiveParts(foundation, authentication)
-        approvals = self._approvals = ApprovalParts(
-            foundation,
-            authentication,
-            upstreams,
-            parking,
-            states,
-            judge=lambda offer: self._listings.quarantine.take(offer),
-            show=lambda offer: self._listings.show(offer),
-        )
-        calls = self._calls = CallParts(
-            foundation, authentication, approvals, catalog, upstreams, parking, states, self.live
-        )
-        self.live.texts.judge_with(calls.judging, calls.gate_chain)
-        self._packages = RegisteredPackages(foundation.home, foundation.log)
-        self.registrations = Registrations(
-            approvals.inbox, authentication.access, foundation.journal, lambda: foundation.config, foundation.home
-        )
-        listings = self._listings = ListingParts(
-            foundation, authentication, approvals, calls, catalog, upstreams, self.live, self.registrations
-        )
-        required = RequiredHooks(
-            self.live.connections, self.live.features, upstreams, authentication.access, lambda: foundation.config
-        )
-        self.inference_hooks = InferenceHooks(
-            self.live.connections,
-            self.live.refusals,
-            authentication.access,
-            calls.judging,
-            calls.gate_chain,
-            foundation.journal,
-            lambda: foundation.config,
-            required,
-        )
-        self.home = foundation.home
-        self.bus = foundation.bus
-        self.counts = foundation.counts
-        self.logs = foundation.logs
-        self.policy_version = foundation.policy_version
-        self.plan_generation = foundation.plan_generation
-        self.journal = foundation.journal
-        self.keys = authentication.keys
-        self.rates = authentication.rates
-        self.grants = authentication.grants
-        self.access = authentication.access
-        self.access_methods = authentication.access_methods
-        self.authenticator = authentication.authenticator
-        self.audit_subscribers = authentication.audit_subscribers
-        self.inbox, self.passphrase = approvals.inbox, approvals.passphrase
-        self.notifiers = approvals.notifiers
-        self.taints = approvals.taints
-        self.server_policies = approvals.server_policies
-        self.permissions = approvals.permissions
-        self.catalog = listings.catalog
-        self.tokens = listings.tokens
-        self.listings = listings.listings
-        self.change_notifier = listings.change_notifier
-        self.server_event_subscriptions = listings.server_event_subscriptions
-        self.event_subscriptions = listings.event_subscriptions
-        self.search = listings.search
-        self.discovery_tools = listings.discovery_tools
-        self.gate_chain = calls.gate_chain
-        self.judging = calls.judging
-        self.findings = calls.findings
-        self.recording = calls.recording
-        self.tasks = calls.tracker
-        self.spans = calls.spans
-        self.readiness = Readiness(foundation, authentication.access)
-        self.discovery = DiscoveryMethods(
-            self.registrations,
-            upstreams,
-            listings.catalog,
-            authentication.access,
-            approvals.server_policies,
-            foundation.journal,
-            lambda: foundation.config,
-            self._packages,
-        )
-        self.hub = build_service(
-            foundation,
-            authentication,
-            calls,
-            listings,
-            upstreams,
-            self.limits,
-            self.readiness,
-            self.discovery,
-            self.live,
-            self.inference_hooks,
-        )
-        self.service = traced(self.hub, calls.spans)
-        """The service for transports: the hub, with tracing if it is on."""
 
     @property
     def config(self) -> Config:
@@ -260,13 +117,22 @@ class HubApp:
         await self._authentication.start(self._listings.access_changed, self._end_streams)
         await self.tasks.ledger.begin(self.store)
         await self._approvals.start()
-        self._listings.start()
+        self._tool_search.requests.begin()
+        self._list_notifications.start()
+        self._listings.quarantine.begin(self.store)
         await self.live.start(self.inbox, self._listings.access_changed)
         await self.registrations.start(self.store, self._register)
         await self.apply(self.config)
         await self.hub.clients.resumable.start(self.home, self._foundation.log)
         self.readiness.begin()
+        self._add_periodic_work(pruner)
+        self._maintenance.start()
+        self.health_monitor.start()
+
+    def _add_periodic_work(self, pruner: Pruner) -> None:
+        """Add checks, which are quick, and tasks, which wait for something. Each runs at every tick, or less often."""
         self._maintenance.add_check(self._reap)
+        self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self.live.sweep)
@@ -274,10 +140,7 @@ class HubApp:
         self._maintenance.add_task(self.taints.sweep)
         self._maintenance.add_task(self.hub.clients.resumable.touch, 60.0)
         self._maintenance.add_task(self._authentication.store_uses)
-        self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
-        self._maintenance.start()
-        self.health_monitor.start()
 
     async def apply(self, config: Config) -> list[str]:
         """Apply a configuration. Open calls continue; unchanged servers are not touched."""
@@ -285,8 +148,8 @@ class HubApp:
             self._configured = config
             await asyncio.to_thread(self.registrations.write_scripts)
             self.config = config = self.registrations.merged(config)
-            self.limits = _limits(config)
-            self.parking.bound(self._parking_limits or _parking_limits(config))
+            self.limits = message_limits(config)
+            self.parking.bound(self._parking_limits or parking_limits(config))
             self._calls.reload(config)
             self.hub.clients.bound(session_limits(config))
             self.recorder.show_arguments(config.audit.arguments == "redacted")
@@ -301,8 +164,8 @@ class HubApp:
             await self.permissions.apply()
             self.live.connections.reload()
             await self._listings.starting_servers.on_configured(changed)
-            await self._listings.notify()
-            self._packages.install(self.registrations.list(), self._register)
+            await self._list_notifications.notify()
+            self._registration.packages.install(self.registrations.list(), self._register)
             return changed
 
     def drain(self) -> None:
@@ -324,10 +187,12 @@ class HubApp:
         await self._registering.settled()
         self._maintenance.stop()
         await self.health_monitor.close()
-        await self._listings.stop()
+        await self._list_notifications.close()
+        await self._listings.close()
+        await self.search.close()
         await self._approvals.close()
         await self._authentication.close()
-        await self._listings.close()
+        await self._tool_search.close()
         await self.hub.close()
         await self.hub.clients.resumable.close()
         await self.live.close()
@@ -341,11 +206,6 @@ class HubApp:
         await self.store.close()
         if self.spans is not None:
             await asyncio.to_thread(self.spans.close)
-
-    def _upstream(self, id: str, settings: ServerSettings) -> Upstream:
-        starts = self.process_starts if settings.url is None else self.address_starts
-        dialer = Dialer(id, settings, self.limits, self.logins, self.home)
-        return Upstream(id, settings, self.config.hub, dialer, starts, self.logs, self._upstream_router)
 
     async def _prune(self, pruner: Pruner) -> None:
         try:
@@ -371,18 +231,3 @@ class HubApp:
             upstream.reap_private_connections(now)
         if self.oauth is not None:
             self.oauth.tick()
-
-
-def _parking_limits(config: Config) -> ParkingLimits:
-    limits = config.hub.limits
-    return ParkingLimits(
-        parked=limits.parked,
-        per_owner=limits.parked_per_agent,
-        seconds=limits.parked_s,
-        held_bytes=limits.parked_bytes,
-    )
-
-
-def _limits(config: Config) -> Limits:
-    limits = config.hub.limits
-    return Limits(message_bytes=limits.message_bytes, depth=limits.depth, pending=limits.pending_per_server)

@@ -51,6 +51,7 @@ class CallParts:
     ) -> None:
         self._foundation = foundation
         self._states = states
+        self.upstreams = upstreams
         config = foundation.config
         self.background = BackgroundTasks()
         self.judging = JudgingThreads(foundation.resolver)
