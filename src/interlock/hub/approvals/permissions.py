@@ -1,6 +1,6 @@
-"""The permissions of all servers: declared by them, decided by configuration, policy or a person.
+"""The permissions of all servers, as they change: declarations of servers, new configurations, decisions of people.
 
-A denial wins: the configuration's first, then a person's. An undecided permission is deferred, and so not granted.
+A change is recorded once, and its server is reported as changed. `permission_statuses.py` has the status of each.
 """
 
 from __future__ import annotations
@@ -10,29 +10,28 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from interlock.config.settings import Config, PermissionSettings
-from interlock.hub.approvals.decision import ApprovalRequest, Decision
+from interlock.config.settings import Config
+from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.inbox import Inbox
-from interlock.hub.approvals.permission_entries import ENTRIES, PermissionEntry, PermissionStatus, entry_id, place_of
-from interlock.hub.approvals.permission_policy import MAX_TOOLS_NAMED, decide_without_asking, request_about, status_of
+from interlock.hub.approvals.permission_entries import ENTRIES, PermissionEntry, PermissionStatus, entry_id
+from interlock.hub.approvals.permission_expiry import ExpiryWatch
+from interlock.hub.approvals.permission_policy import status_of
+from interlock.hub.approvals.permission_statuses import PermissionStatuses
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.access import utc_now
 from interlock.hub.auth.principals import Principal
-from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.repeated_commits import commit
 from interlock.process.task_set import TaskSet
-from interlock.protocols.mgp.permissions import MAX_NAME_CHARS, Grant, Policy, expand_all
+from interlock.protocols.mgp.permissions import MAX_NAME_CHARS, Grant, expand_all
 from interlock.protocols.mgp.security import Trust
-from interlock.store import Mirror, Store, Transaction
+from interlock.store import Store, Transaction
 from interlock.wire.errors import Fault
 
 MAX_PER_SERVER: Final = 64
 """Permissions of one server. A server that declares more is refused, a tool that names more is withheld."""
 BATCH: Final = 20
 """Servers to which a new configuration is applied in one turn of the loop."""
-MAX_EXPIRY_CHECK_S: Final = 60.0
-"""The longest time between two checks for expired approvals, because the wall clock may be set."""
 
 PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
 Log = Callable[[str, str], None]
@@ -42,8 +41,8 @@ RecordEntry = Callable[[PermissionEntry, Principal, str], object]
 """Makes the audit record of a person's decision, with a trace id."""
 
 
-class Permissions:
-    """The status of every permission of every server. Used on the loop's thread, after `start`."""
+class Permissions(PermissionStatuses):
+    """Takes declarations and decisions. Used on the loop's thread, after `start`."""
 
     def __init__(
         self,
@@ -57,25 +56,18 @@ class Permissions:
         record_entry: RecordEntry,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._inbox = inbox
-        self._config = config
-        self._trust_of = trust_of
+        super().__init__(inbox, config, trust_of, now)
         self._changed = changed
         self._log = log
         self._record = record
         self._record_entry = record_entry
-        self.now = now
         self._store: Store
-        self._entries: Mirror[PermissionEntry] | None = None
-        self._declared: dict[str, tuple[str, ...]] = {}
-        """By server, the permissions it needs as a whole; families are expanded."""
-        self._named: dict[str, dict[str, list[str]]] = {}
-        """By server and permission, the tools that name it."""
         self._offers: dict[str, Offer] = {}
         """The offers before tools were withheld."""
         self._recorded: dict[tuple[str, str], tuple[Grant, str]] = {}
+        """By server and permission, the grant and the rule that were recorded last."""
         self._tasks = TaskSet()
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: ExpiryWatch | None = None
         self._unfollow: Callable[[], None] | None = None
         """Ends the calls of `_on_decision`."""
 
@@ -87,7 +79,7 @@ class Permissions:
         self._unfollow = self._inbox.on_change(self._on_decision)
         for decision in self._inbox.all(only_open=False):
             self._on_decision(decision)
-        self._watch_expiry()
+        self._expiry = ExpiryWatch(self._entries, self.now, self._note_expired)
 
     async def close(self) -> None:
         """Stop processing answers. The next start processes later ones."""
@@ -95,75 +87,8 @@ class Permissions:
         if unfollow is not None:
             unfollow()
         if self._expiry is not None:
-            self._expiry.cancel()
+            self._expiry.close()
         await self._tasks.settled()
-
-    # Status
-
-    def status(self, server: str, permission: str) -> PermissionStatus:
-        """The current status of one permission."""
-        entries, settings = self._entries, self._settings(server)
-        if entries is not None and entries.problem is not None:
-            # An unreadable entry may be a denial.
-            return PermissionStatus(permission, "denied", "the stored decisions cannot be read")
-        entry = None if entries is None else entries.get(entry_id(server, permission))
-        found = decide_without_asking(
-            permission, settings, self._config().hub.mode, entry, self._place(server), self.now()
-        )
-        return self._asked_status(server, permission) if found is None else found
-
-    def _asked_status(self, server: str, permission: str) -> PermissionStatus:
-        decision = self._inbox.current(self._request_about(server, permission))
-        if decision is not None and decision.state is DecisionState.DENIED:
-            by = decision.answered_by
-            return PermissionStatus(permission, "denied", f"denied by {by}", by, "person")
-        request = decision.id if decision is not None and decision.state is DecisionState.OPEN else ""
-        return PermissionStatus(permission, "deferred", "policy interactive", decision=request)
-
-    def statuses(self, server: str) -> list[PermissionStatus]:
-        """The status of every permission that a server or one of its tools needs."""
-        names = {**dict.fromkeys(self.declared(server)), **dict.fromkeys(self._named.get(server, {}))}
-        return [self.status(server, name) for name in names]
-
-    def declared(self, server: str) -> tuple[str, ...]:
-        """The permissions that a server needs as a whole."""
-        required = expand_all(self._settings(server).require)
-        declared = self._declared.get(server, ())
-        return tuple(dict.fromkeys((*declared, *required))) if required else declared
-
-    def tools_naming(self, server: str, permission: str) -> list[str]:
-        """The first tools that declare a permission."""
-        return self._named.get(server, {}).get(permission, [])[:MAX_TOOLS_NAMED]
-
-    def policy(self, server: str) -> Policy:
-        """The authority that decides about a server's permissions."""
-        return self._settings(server).policy
-
-    def needs(self, tool: Tool) -> tuple[str, ...]:
-        """The permissions that a tool needs. A sandboxed server cannot declare less for a tool than for itself."""
-        declared, named = self.declared(tool.server), tool.permissions
-        if named is None:
-            return declared
-        if declared and self._trust_of(tool.server) is Trust.SANDBOXED:
-            return tuple(dict.fromkeys((*declared, *named)))
-        return named
-
-    def missing(self, tool: Tool) -> tuple[list[PermissionStatus], datetime | None]:
-        """The permissions that a tool needs and does not have, and until when this is certain."""
-        found = [self.status(tool.server, name) for name in self.needs(tool)]
-        until = min((each.expires_at for each in found if each.expires_at is not None), default=None)
-        return [each for each in found if each.grant != "approved"], until
-
-    def refusal(self, server: str) -> Fault | None:
-        """Why a server must not be used at all: it was denied a permission and has `on_denied = "refuse"`."""
-        if self._settings(server).on_denied != "refuse":
-            return None
-        denied = [each for each in self.statuses(server) if each.grant == "denied"]
-        if not denied:
-            return None
-        names = ", ".join(f"{each.permission} ({each.rule})" for each in denied)
-        hint = f'`interlock permissions approve {server} {denied[0].permission}`, or set on_denied = "degrade"'
-        return Fault("PERMISSION_DENIED", f"{server} is refused: it was denied {names}", hint=hint)
 
     # Declarations of servers
 
@@ -272,10 +197,6 @@ class Permissions:
         if request is not None and request.state is DecisionState.OPEN:
             await self._inbox.void([request])
 
-    def entry(self, server: str, permission: str) -> PermissionEntry | None:
-        """The last decision of a person."""
-        return None if self._entries is None else self._entries.get(entry_id(server, permission))
-
     def _on_decision(self, decision: Decision) -> None:
         """Process an answer from the inbox; a request that expired unanswered is opened again."""
         request = decision.request
@@ -333,28 +254,8 @@ class Permissions:
             return
         self._note(entry.server, self.status(entry.server, entry.permission), decision=entry)
         self._changed(entry.server)
-        self._watch_expiry()
-
-    def _watch_expiry(self) -> None:
-        """Check again when the next entry expires."""
         if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-        now = self.now()
-        ends = [
-            (entry.expires_at - now).total_seconds()
-            for entry in (() if self._entries is None else self._entries.values())
-            if entry.expires_at is not None and entry.expires_at > now
-        ]
-        if ends:
-            self._expiry = asyncio.get_running_loop().call_later(min(*ends, MAX_EXPIRY_CHECK_S), self._expired)
-
-    def _expired(self) -> None:
-        now = self.now()
-        for entry in list(() if self._entries is None else self._entries.values()):
-            if entry.expires_at is not None and entry.expires_at <= now:
-                self._note_expired(entry)
-        self._watch_expiry()
+            self._expiry.restart()
 
     def _note_expired(self, entry: PermissionEntry) -> None:
         status = self.status(entry.server, entry.permission)
@@ -377,18 +278,3 @@ class Permissions:
             self._record("PERMISSION_GRANTED" if status.grant == "approved" else "PERMISSION_DENIED", server, status)
         self._log(server, f"permission {status.permission!r} is {status.grant}: {status.rule}")
         return True
-
-    def _wanted(self, server: str) -> Collection[str]:
-        return {*self.declared(server), *self._named.get(server, {})}
-
-    def _settings(self, server: str) -> PermissionSettings:
-        settings = self._config().servers.get(server)
-        return PermissionSettings() if settings is None else settings.permissions
-
-    def _request_about(self, server: str, permission: str) -> ApprovalRequest:
-        as_a_whole = permission in self.declared(server)
-        tools = self._named.get(server, {}).get(permission, ())
-        return request_about(server, permission, self._place(server), whole=as_a_whole, tools=tools)
-
-    def _place(self, server: str) -> str:
-        return place_of(self._config().servers.get(server))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from interlock.hub.approvals.permission_entries import PermissionStatus
-from interlock.hub.approvals.permissions import Permissions
+from interlock.hub.approvals.permission_statuses import PermissionStatuses
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Check
 from interlock.hub.calls.gates.access import LOOK_AGAIN_S
@@ -24,7 +24,7 @@ class PermissionsGate:
 
     name = "permissions"
 
-    def __init__(self, permissions: Permissions, clock: Callable[[], float]) -> None:
+    def __init__(self, permissions: PermissionStatuses, clock: Callable[[], float]) -> None:
         self._permissions = permissions
         self._clock = clock
 
