@@ -19,7 +19,7 @@ from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.catalog.target import Approval
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.tasks.handler import TaskHandler
-from interlock.hub.tool_search.listings import ToolListings
+from interlock.hub.tool_search.list_budget import ListBudget
 from interlock.hub.upstreams.upstream import Upstream
 
 from .raw_server import RawHttpServer
@@ -81,7 +81,7 @@ async def test_a_call_whose_approval_fails_is_answered_and_not_made(tmp_path: Pa
 async def test_a_list_that_cannot_be_made_is_answered(tmp_path: Path) -> None:
     async with RawHttpServer() as web, running_hub(tmp_path, {"web": ServerSettings(url=web.url)}) as hub:
         client = RawClient(hub.url + "/mcp")
-        with patch.object(ToolListings, "settled", lambda *_: False), patch.object(ToolListings, "settle", broken):
+        with patch.object(ListBudget, "settled", lambda *_: False), patch.object(ListBudget, "settle", broken):
             answer = await client.modern("tools/list")
         assert answer["error"]["data"]["name"] == "INTERNAL_ERROR"
         assert "tools" in (await client.modern("tools/list"))["result"]

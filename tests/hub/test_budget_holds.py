@@ -23,7 +23,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.tool_search import tokens as token_counts
 from interlock.hub.tool_search.definitions import DEFINITIONS
-from interlock.hub.tool_search.listings import OWN_TOOLS_TOKENS
+from interlock.hub.tool_search.list_budget import OWN_TOOLS_TOKENS
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.upstreams.states import ServerState
 
@@ -98,7 +98,7 @@ async def test_instructions_list_and_any_one_answer_fit_the_budget_together(tmp_
             budget = int("".join(filter(str.isdigit, agent)))
             client = RawClient(hub.url + "/mcp", hub.key(agent))
             instructions, listed = await context_of(client)
-            left = hub.hub_app.listings.budget(caller_of(hub, agent).list_scope)
+            left = hub.hub_app.listings.budget.left(caller_of(hub, agent).list_scope)
             assert left is not None
             assert left.max_tokens + OWN_TOOLS_TOKENS + instructions <= budget
             async for told in answers(client):
@@ -186,7 +186,7 @@ async def test_instructions_without_room_are_left_out_whole_and_named_to_the_ope
         assert "# many (" in bound["instructions"]
         assert "# wordy (" not in bound["instructions"]
         assert "# wordy (" in free["instructions"]
-        shown = hub.hub_app.listings.instructions(caller_of(hub, "bound").list_scope)
+        shown = hub.hub_app.listings.budget.instructions(caller_of(hub, "bound").list_scope)
         assert shown.left_out[-1] == "wordy"
 
 

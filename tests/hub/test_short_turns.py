@@ -152,7 +152,7 @@ async def test_the_first_list_of_a_principal_is_made_in_many_turns(
         listings, scope, whole = hub.listings, ListScope(EVERYTHING, budget=1_000), ListScope(EVERYTHING)
         for work in (
             listings.prepare_introduction(scope),
-            listings.prepare_calls(scope),
+            listings.visible.prepare_calls(scope),
             listings.prepare(whole, "tool"),
         ):
             async with Turns() as turns:
@@ -164,10 +164,10 @@ async def test_the_first_list_of_a_principal_is_made_in_many_turns(
             raise AssertionError("nothing is left to render")
 
         monkeypatch.setattr(Catalog, "render", rendered)
-        assert listings.level(scope) == "L3"
+        assert listings.budget.level(scope) == "L3"
         listed = listings.listed(whole, "tool")
         assert [json.loads(item)["name"] for item in listed.items()] == [f"{name}__run_0" for name in names]
-        assert len(listings.callable(scope)) == SERVERS
+        assert len(listings.visible.callable(scope)) == SERVERS
         forms, form = ListForms(cast(Any, None), PlanGeneration()), ListForm(R2025_03_26)
         assert forms.at_hand(form, listed) is None
         async with Turns() as turns:

@@ -130,21 +130,21 @@ class ToolOperations:
         client = self._client_of(caller.owner)
         scope = list_scope_for(caller.list_scope, client)
         # A person wants exact counts: wait for them.
-        counted = [tokens.counted((tool.full,)) async for tool in in_turns(listings.tools(scope))]
+        counted = [tokens.counted((tool.full,)) async for tool in in_turns(listings.visible.tools(scope))]
         if not all(counted):
             await tokens.settled()
-        await listings.settle(scope)
+        await listings.budget.settle(scope)
         listed = msgspec.json.decode(listings.listing(scope, "tool"), type=list[msgspec.Raw])
         # The list has tools of the hub itself, too.
         if not all([tokens.counted((bytes(item),)) async for item in in_turns(listed)]):
             await tokens.settled()
-        tools, instructions = listings.tools(scope), listings.instructions(scope)
+        tools, instructions = listings.visible.tools(scope), listings.budget.instructions(scope)
         costs: dict[str, int] = {}
         async for tool in in_turns(tools):
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
         return ContextCost(
             agent=caller.principal.id,
-            level=listings.level(scope),
+            level=listings.budget.level(scope),
             searches="" if client is None else how_it_searches(client),
             budget=scope.budget,
             all_tools=len(tools),
@@ -153,13 +153,13 @@ class ToolOperations:
             listed_tokens=sum([tokens.of_text(bytes(item)) + 1 async for item in in_turns(listed)]),
             instructions_tokens=instructions.tokens,
             instructions_over_budget=instructions.left_out,
-            pinned_over_budget=listings.pinned_over_budget(scope),
+            pinned_over_budget=listings.budget.pinned_over_budget(scope),
             servers=[ServerCost(*cost) for cost in sorted(costs.items(), key=lambda cost: -cost[1])],
         )
 
     async def _categories(self, caller: Caller) -> Sequence[str]:
         """The categories of the tools that a caller may see. A thread finds them: it reads every definition."""
-        tools = [*self._hub_app.listings.tools(caller.list_scope)]
+        tools = [*self._hub_app.listings.visible.tools(caller.list_scope)]
         return (await asyncio.to_thread(listed_categories, tools, None))[0]
 
     def _row(self, item: Item) -> ToolRow:

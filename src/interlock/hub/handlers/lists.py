@@ -78,7 +78,7 @@ class ListHandler:
 
     def initialize_result(self, dialect: Dialect, caller: Caller, transport: str = "") -> bytes:
         """The result of `initialize`."""
-        instructions = self._listings.instructions(list_scope_for(caller.list_scope, dialect.client_info)).text
+        instructions = self._listings.budget.instructions(list_scope_for(caller.list_scope, dialect.client_info)).text
         offered = self._offered(dialect, caller)
         if transport == TRANSPORT and self._live.offered(caller.principal, bare=caller.bare):
             offered = with_channel(offered)
@@ -104,7 +104,7 @@ class ListHandler:
         if not (starting or unasked) and self._listings.at_hand(list_scope, _LISTS[method]):
             listed = self._listed(exchange, caller, list_scope)
             shown = self._forms.at_hand(_form(exchange.dialect, list_scope), listed) if tools else listed
-            if shown is not None and (not tools or self._listings.settled(list_scope)):
+            if shown is not None and (not tools or self._listings.budget.settled(list_scope)):
                 self._answer_list(exchange, shown)
                 return
         self._background.begin(self._list_later(exchange, caller, list_scope, starting), exchange)
@@ -117,8 +117,8 @@ class ListHandler:
         if kind == "tool":
             await self._starting.ask(list_scope)
         await self._listings.prepare(list_scope, kind)
-        if kind == "tool" and not self._listings.settled(list_scope):
-            await self._listings.settle(list_scope)
+        if kind == "tool" and not self._listings.budget.settled(list_scope):
+            await self._listings.budget.settle(list_scope)
             await self._listings.prepare(list_scope, kind)
         listed = self._listed(exchange, caller, list_scope)
         if kind == "tool":
@@ -142,7 +142,7 @@ class ListHandler:
         list_scope = scope_of(caller, exchange.dialect, exchange.session)
         starting = self._starting.within(list_scope)
         known = self._listings.introduction_at_hand(list_scope)
-        if not starting and known and self._listings.introduced(list_scope):
+        if not starting and known and self._listings.budget.introduced(list_scope):
             self._introduce(exchange, list_scope, offered)
         else:
             self._background.begin(self._introduce_later(exchange, list_scope, offered, starting), exchange)
@@ -152,11 +152,13 @@ class ListHandler:
     ) -> None:
         await self._starting.wait(starting)
         await self._listings.prepare_introduction(list_scope)
-        await self._listings.settle(list_scope)
+        await self._listings.budget.settle(list_scope)
         self._introduce(exchange, list_scope, offered)
 
     def _introduce(self, exchange: Exchange, list_scope: ListScope, offered: Mapping[str, object]) -> None:
-        exchange.result(answers.discover_result(self._info, offered, self._listings.instructions(list_scope).text))
+        exchange.result(
+            answers.discover_result(self._info, offered, self._listings.budget.instructions(list_scope).text)
+        )
 
     def _offered(self, dialect: Dialect, caller: Caller) -> Mapping[str, object]:
         """The hub's capabilities for a caller, in the form of its era."""

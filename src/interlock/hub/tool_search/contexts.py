@@ -45,8 +45,8 @@ class Contexts:
     def of(self, caller: Caller, session: Session | None) -> SessionTools:
         """The context of a caller, with its present budget and tools."""
         key, stamp = _key(caller, session), self._listings.stamp(caller.list_scope)
-        budget = self._listings.budget(caller.list_scope) or UNBOUNDED
-        pinned = self._listings.pinned(caller.list_scope)
+        budget = self._listings.budget.left(caller.list_scope) or UNBOUNDED
+        pinned = self._listings.budget.pinned(caller.list_scope)
         context = self.by_caller.get(key)
         if context is None:
             context = self.by_caller[key] = _Context(SessionTools(budget, pinned), caller, session, stamp)
@@ -62,7 +62,7 @@ class Contexts:
     def listed(self, caller: Caller, session: Session | None) -> tuple[str, ...]:
         """The loaded tools in a session's list, in the order of loading."""
         known = session is not None and _key(caller, session) in self.by_caller
-        if not known or self._listings.level(caller.list_scope) != "L3":
+        if not known or self._listings.budget.level(caller.list_scope) != "L3":
             return ()
         return self.of(caller, session).loaded
 
@@ -96,8 +96,8 @@ class Contexts:
 
     def _costs(self, caller: Caller, names: tuple[str, ...]) -> dict[str, int]:
         list_scope = caller.list_scope
-        tools = ((name, self._listings.tool(list_scope, name)) for name in names)
-        return {name: self._listings.cost(list_scope, tool) for name, tool in tools if tool is not None}
+        tools = ((name, self._listings.visible.tool(list_scope, name)) for name in names)
+        return {name: self._listings.budget.cost(list_scope, tool) for name, tool in tools if tool is not None}
 
 
 def _key(caller: SessionCaller, session: Session | None) -> _Key:

@@ -54,6 +54,7 @@ class DiscoveryTools:
     ) -> None:
         self._catalog = catalog
         self._listings = listings
+        self._visible = listings.visible
         self._search = search
         self._tokens = tokens
         self._summarizer = summarizer
@@ -77,17 +78,17 @@ class DiscoveryTools:
             if filters.status not in (None, CONNECTED, KNOWN):
                 raise DiscoveryError("status", f"status is {CONNECTED} or {KNOWN}")
             strategy = params.get("strategy", "hybrid")
-            await self._listings.prepare_calls(caller.list_scope)
-            seen = self._listings.callable(caller.list_scope)
+            await self._visible.prepare_calls(caller.list_scope)
+            seen = self._visible.callable(caller.list_scope)
             query = await split_in_thread(params.get("query", ""))
             found = await self._search.find(seen, query, strategy, count, filters, caller.owner, explain=explain)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         hits = [(tool, hit.score) for hit in found.hits if (tool := self._callable(caller, hit.entry.identity))]
-        scores = {self._listings.name(caller.list_scope, tool): score for tool, score in hits[:limit]}
+        scores = {self._visible.name(caller.list_scope, tool): score for tool, score in hits[:limit]}
         summaries, fitting = await self._fitted(caller, session, [tool for tool, _ in hits[:limit]])
         why = {hit.entry.identity: {"why": list(hit.why)} for hit in found.hits if explain}
-        tools = {self._listings.name(caller.list_scope, tool): (tool.server, tool.name) for tool, _ in hits[:limit]}
+        tools = {self._visible.name(caller.list_scope, tool): (tool.server, tool.name) for tool, _ in hits[:limit]}
         if not explain:
             self._search.learning.found(caller.owner, query.whole.terms, (tools[name] for name in fitting.kept))
         result: dict[str, object] = {
@@ -119,7 +120,7 @@ class DiscoveryTools:
         spare = LOADED_TOKENS + sum(map(cost_of, named_pending))
         missing = _named(matches.missing, context.remaining - spare)
         spare += sum(map(cost_of, missing))
-        costs = {name: self._listings.cost(caller.list_scope, tool) for name, tool in matches.found.items()}
+        costs = {name: self._listings.budget.cost(caller.list_scope, tool) for name, tool in matches.found.items()}
         unavailable_tokens = 0
         if spare + sum(costs.values()) + sum(each.tokens for each in summaries.values()) > context.remaining:
             unavailable_tokens = max(0, min(UNAVAILABLE_TOKENS, context.remaining - spare))
@@ -171,11 +172,11 @@ class DiscoveryTools:
     def session(self, caller: Caller, session: Session | None) -> dict[str, object]:
         """`mgp/tools/session`: the tools in the context."""
         tools = self.contexts.of(caller, session)
-        over_budget = self._listings.pinned_over_budget(caller.list_scope)
+        over_budget = self._listings.budget.pinned_over_budget(caller.list_scope)
         return {
             "pinned": list(tools.pinned),
             "cached": list(tools.cached),
-            "total_tokens": self._listings.listed_tokens(caller.list_scope, tools.total_tokens),
+            "total_tokens": self._listings.budget.listed_tokens(caller.list_scope, tools.total_tokens),
             "max_tokens": caller.list_scope.budget,
             **({"pinned_over_budget": list(over_budget)} if over_budget else {}),
         }
@@ -217,14 +218,14 @@ class DiscoveryTools:
     async def _summaries(self, caller: Caller, session: Session | None, tools: list[Tool]) -> dict[str, ToolSummary]:
         """The summaries of tools. Waits for exact token counts if they decide whether the tools fit."""
         summaries = {
-            self._listings.name(caller.list_scope, tool): self._summarizer.of(caller.view, tool) for tool in tools
+            self._visible.name(caller.list_scope, tool): self._summarizer.of(caller.view, tool) for tool in tools
         }
         remaining = self.contexts.of(caller, session).remaining
         tight = 2 * sum(each.tokens for each in summaries.values()) + LOADED_TOKENS > remaining
         if not tight or all(each.counted for each in summaries.values()):
             return summaries
         await self._tokens.settled()
-        return {self._listings.name(caller.list_scope, tool): self._summarizer.of(caller.view, tool) for tool in tools}
+        return {self._visible.name(caller.list_scope, tool): self._summarizer.of(caller.view, tool) for tool in tools}
 
     async def _ask_for(
         self,
@@ -253,9 +254,9 @@ class DiscoveryTools:
         """The tool of an identity, if the caller may call it now."""
         offer = self._catalog.offer(identity[0])
         tool = None if offer is None else offer.named(identity[1])
-        if tool is None or identity not in self._listings.callable(caller.list_scope):
+        if tool is None or identity not in self._visible.callable(caller.list_scope):
             return None
-        return tool if self._pipeline.may_call(caller, self._listings.name(caller.list_scope, tool)) else None
+        return tool if self._pipeline.may_call(caller, self._visible.name(caller.list_scope, tool)) else None
 
 
 def _named(entries: list[dict[str, object]], tokens: int) -> list[dict[str, object]]:

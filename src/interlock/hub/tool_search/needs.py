@@ -128,7 +128,7 @@ class Needs:
                     reason = f"the fitting tools have a higher risk than {level}"
                 matches.missing.append({"capability": need[:MAX_NAMED_CHARS], "reason": reason})
             for tool, decision in found:
-                name = self._listings.name(caller.list_scope, tool)
+                name = self._listings.visible.name(caller.list_scope, tool)
                 if decision is None:
                     matches.found[name] = tool
                 elif found[0][1] is not None:
@@ -145,8 +145,8 @@ class Needs:
         from interlock.discovery.queries import Filters
 
         list_scope = caller.list_scope
-        askable, withheld = self._listings.askable(list_scope), self._listings.withheld(list_scope)
-        allowed = self._listings.callable(list_scope)
+        askable, withheld = self._listings.visible.askable(list_scope), self._listings.visible.withheld(list_scope)
+        allowed = self._listings.visible.callable(list_scope)
         allowed = allowed | askable | frozenset(withheld) if askable or withheld else allowed
         try:
             filters = Filters.read({"risk_level_max": level})

@@ -34,8 +34,8 @@ def pins_over_budget(config: Config, admit: Admit, listings: ToolListings) -> li
             list_scope = admit(principal, address)
         except Fault:
             continue
-        left_out, needed = listings.pinned_over_budget(list_scope), listings.needed_for_pins(list_scope)
-        if left_out and listings.settled(list_scope):
+        left_out, needed = listings.budget.pinned_over_budget(list_scope), listings.budget.needed_for_pins(list_scope)
+        if left_out and listings.budget.settled(list_scope):
             names = ", ".join(left_out[:MAX_NAMED]) + (", …" if len(left_out) > MAX_NAMED else "")
             what = "budget" if list_scope.parts is None else "pinned_reserve"
             message = f"[{section}] {what} is too small for the pinned {names}: all pinned tools take {needed} tokens"

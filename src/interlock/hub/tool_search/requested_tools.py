@@ -50,7 +50,7 @@ class RequestedTools:
         """Load a requested tool and notify the caller, or notify it of the refusal. False: the tool is not there."""
         caller, session = waiting.caller, waiting.session
         data: dict[str, object] = {"request_id": waiting.request_id, "task_trace_id": waiting.trace}
-        tool = None if refusal is not None else self._listings.tool(caller.list_scope, waiting.name)
+        tool = None if refusal is not None else self._listings.visible.tool(caller.list_scope, waiting.name)
         if tool is None and refusal is None:
             return False
         if tool is None:
@@ -69,9 +69,9 @@ class RequestedTools:
         return True
 
     def _loaded(self, caller: Caller, context: SessionTools, tool: Tool) -> dict[str, object]:
-        name, summary = self._listings.name(caller.list_scope, tool), self._summaries.of(caller.view, tool)
+        name, summary = self._listings.visible.name(caller.list_scope, tool), self._summaries.of(caller.view, tool)
         loaded = context.load(
-            [(name, self._listings.cost(caller.list_scope, tool))], {name: summary.tokens}, LOADED_TOKENS
+            [(name, self._listings.budget.cost(caller.list_scope, tool))], {name: summary.tokens}, LOADED_TOKENS
         )
         return {
             "status": "fulfilled" if loaded.kept else "partial",
