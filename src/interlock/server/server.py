@@ -82,7 +82,10 @@ class Server(LiveMethods):
         admit: Admit | None = None,
         permissions: Sequence[str] = (),
     ) -> None:
-        info = present(
+        self.name = name
+        self.version = version
+        self.threads = Threads(threads)
+        self._info = present(
             name=name,
             version=version,
             title=title,
@@ -90,39 +93,50 @@ class Server(LiveMethods):
             websiteUrl=website_url,
             icons=tuple(icons) or None,
         )
-        self.name = name
-        self.version = version
-        self.threads = Threads(threads)
-        self._info = info
         self._instructions = instructions
         self._admit = admit
+        self._framing = Framing(self._info)
         self._offers = Offers(page_size)
-        self._framing = Framing(info)
+        self._live = LiveFeatures(self._offers.listeners, self._framing, self.threads)
+        self.permissions = ServerPermissions(permissions, self._framing)
+        """The permissions that it needs (MGP), and what clients decided about them."""
+        self._build_sessions()
+        self._build_calls(parked or ParkingLimits(), tasks or TaskLimits())
+        self._build_extensions()
+        lists = ServerListHandler(
+            self._offers,
+            self._framing,
+            self._tasks,
+            self._live,
+            instructions,
+            cache_hints(ttl_ms, scope),
+            self.permissions.needed,
+            self._events,
+        )
+        self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
+
+    def _build_sessions(self) -> None:
         self.worker = Worker(new_node())
         """The node and worker that ids of sessions, parked calls and tasks name."""
         # Without `admit` all callers are one owner.
-        session_limits = SessionLimits() if admit is not None else SessionLimits(per_owner=SessionLimits().total)
-        self._live = LiveFeatures(self._offers.listeners, self._framing, self.threads)
+        limits = SessionLimits() if self._admit is not None else SessionLimits(per_owner=SessionLimits().total)
         self.sessions: SessionRegistry[ServerSession] = SessionRegistry(
-            session_limits, time.monotonic, self._offers.listeners.join, self._on_session_ended
+            limits, time.monotonic, self._offers.listeners.join, self._on_session_ended
         )
-        self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32), self.worker)
+
+    def _build_calls(self, parked: ParkingLimits, tasks: TaskLimits) -> None:
+        self._parking = CallParking(parked, secrets.token_bytes(32), self.worker)
         seal = Seal(b"tasks", secrets.token_bytes(32))
         self._tasks = ServerTaskHandler(
-            tasks or TaskLimits(), self._offers, self.worker, seal, self._framing.meta, lists=admit is not None
+            tasks, self._offers, self.worker, seal, self._framing.meta, lists=self._admit is not None
         )
-        self._calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
-        self.permissions = ServerPermissions(permissions, self._framing)
-        """The permissions that it needs (MGP), and what clients decided about them."""
-        cache = cache_hints(ttl_ms, scope)
-        self._events = ServerEvents(name, self._framing)
-        needed = self.permissions.needed
-        lists = ServerListHandler(
-            self._offers, self._framing, self._tasks, self._live, instructions, cache, needed, self._events
-        )
-        self._health = HealthReporter(name, self._offers, self._calls, self._framing)
-        self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
-        self._shutdown = Shutdown(name, self._calls, self._framing, self.sessions)
+        self._calls: Calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
+
+    def _build_extensions(self) -> None:
+        """The handlers of MGP's methods, each for clients alone that agreed on its extension, and of MCPL's."""
+        self._events = ServerEvents(self.name, self._framing)
+        self._health = HealthReporter(self.name, self._offers, self._calls, self._framing)
+        self._shutdown = Shutdown(self.name, self._calls, self._framing, self.sessions)
         self.callbacks = ClientCallbacks(self._framing)
         """The callbacks of calls that wait for an answer."""
         parts = (self._health, self._shutdown, self._calls.open, self.callbacks, self.permissions, self._events)
