@@ -33,8 +33,9 @@ settings.register_profile("campaign", deadline=None, max_examples=3_000, print_b
 settings.load_profile("same")
 # Collecting makes hundreds of thousands of objects that stay: see `pytest_collection_finish`.
 gc.disable()
-# No test cuts the power, so SQLite need not wait for the disk here.
+# No test cuts the power, so nothing need wait for the disk here.
 sqlite.SYNCHRONOUS = "OFF"
+os.fsync = lambda file: None
 # Tests mean the same in the terminal of an agent program, for which the hub refuses more.
 for name in AGENTS:
     os.environ.pop(name, None)
