@@ -17,9 +17,11 @@ from interlock.client.oauth.loopback import LoopbackBrowser
 from interlock.client.oauth.storage import MemoryLoginStore, StoredLogin
 from interlock.protocols.oauth.challenges import BearerChallenge
 from interlock.protocols.oauth.clients import ClientSettings
+from interlock.protocols.oauth.scopes import MAX_SCOPES, initial_scopes, stepped_up
 from interlock.protocols.oauth.tokens import EARLY_S
 from interlock.transports.http.client.authorized_calls import UnauthorizedCall
 from interlock.wire.errors import Fault
+from processor_work import work_of
 from protected_server import ProtectedServer, ScriptedBrowser, visit
 
 
@@ -280,6 +282,7 @@ async def test_t100_a_response_of_another_issuer_or_login_gets_no_code(
     [
         ({"issuer": "https://honest.example"}, "is of the issuer"),
         ({"token_endpoint": "http://attacker.example/token"}, "is not https"),
+        ({"token_endpoint": "https://[x"}, "is not https"),
         ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
         ({"code_challenge_methods_supported": None}, "PKCE"),
         ({"token_endpoint": "https://169.254.169.254/token"}, "(address."),
@@ -306,6 +309,34 @@ async def test_t101_metadata_for_another_resource_is_not_used(server: ProtectedS
         async with client:
             pass
     assert browser.visited == []
+
+
+def test_t38_a_server_that_asks_for_ever_more_scopes_is_refused_in_one_pass_over_them() -> None:
+    many = [f"scope{number}" for number in range(MAX_SCOPES)]
+    assert stepped_up(many[:-1], many) == tuple(many)
+    assert stepped_up(many, many) is None
+    with pytest.raises(Fault, match="a login has at most"):
+        initial_scopes(None, [*many, "x"], (), ())
+    before, needed = [f"old{number}" for number in range(4_000)], [f"new{number}" for number in range(4_000)]
+
+    def step_up() -> None:
+        with pytest.raises(Fault, match="a login has at most"):
+            stepped_up(before, needed)
+
+    assert work_of(step_up) < 500_000, "to compare each with each is some 5,000,000"
+
+
+async def test_t102_a_secret_goes_to_no_issuer_that_only_the_server_names(server: ProtectedServer) -> None:
+    secrets = (
+        ClientSettings(client_id="mine", client_secret="s3cret", binds_secrets=True),
+        ClientSettings("jwt_bearer", client_id="mine", assertion="workload.jwt", binds_secrets=True),
+    )
+    for settings in secrets:
+        client, _ = client_of(server, settings=settings)
+        with pytest.raises(Fault, match="may be another's"):
+            async with client:
+                pass
+    assert server.forms == []
 
 
 async def test_t102_credentials_of_one_issuer_are_not_used_with_another(server: ProtectedServer) -> None:

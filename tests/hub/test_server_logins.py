@@ -542,6 +542,12 @@ async def test_a_server_without_a_person_logs_in_by_itself(tmp_path: Path, prote
         assert text_of(await call(hub)) == "you are robot"
         protected.forget_all()
         assert text_of(await call(hub)) == "you are robot"
+    protected.forms.clear()
+    unbound = msgspec.structs.replace(oauth, issuer=None)
+    async with behind(tmp_path / "unbound", protected, oauth=unbound) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        assert "may be another's" in str(await hub.operate("logs", lines=100))
+    assert protected.forms == [], "the server alone named this issuer"
 
 
 async def test_services_and_people_of_an_enterprise_are_logged_in_by_assertions(

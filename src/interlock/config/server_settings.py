@@ -234,7 +234,7 @@ class ServerOAuthSettings(msgspec.Struct, frozen=True):
     client_id: str | None = None
     """A client that was registered before. Set `issuer` with it."""
     client_secret: str | None = None
-    """Its secret."""
+    """Its secret. It needs `issuer`: the hub sends it to no authorization server that only the server names."""
     private_key: str | None = None
     """Its private key in PEM, instead of a secret."""
     algorithm: Algorithm = "ES256"
@@ -246,7 +246,7 @@ class ServerOAuthSettings(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     """Scopes to ask for, besides those that the server asks for."""
     assertion: str | None = None
-    """The JWT of the workload, or the ID token."""
+    """The JWT of the workload, which needs `issuer` as a secret does; or the ID token."""
     idp_token_endpoint: str | None = None
     """The token endpoint of the identity provider (`id_jag`)."""
     idp_client_id: str | None = None

@@ -58,6 +58,9 @@ async def discover(
     """Read the metadata of a server and of its authorization server. Raises a `Fault`."""
     resource = await endpoints.resource(challenge.resource_metadata)
     issuer = _issuer(server_url, settings.issuer, resource)
+    if settings.issuer is None and settings.binds_secrets and settings.sends_secret:
+        message = f"the server names the authorization server {issuer[:200]}; the configured secret may be another's"
+        raise Fault("UPSTREAM_ERROR", message, hint="add the `issuer` that gave it to the server's `oauth` settings")
     server = await endpoints.server(issuer)
     if resource is None:
         return DiscoveredIssuer(canonical_resource(server_url), None, server or default_metadata(issuer))

@@ -24,6 +24,7 @@ from interlock.protocols.oauth.metadata import (
     read_server_metadata,
     resource_metadata_urls,
     server_metadata_urls,
+    split,
 )
 from interlock.protocols.oauth.tokens import DeviceCode, TokenRequest, refusal
 from interlock.transports.http.client.documents import DocumentResponse, exchange
@@ -115,6 +116,8 @@ class Endpoints:
         return await self._request("GET", url, {}, b"")
 
     async def _request(self, method: str, url: str, headers: dict[str, str], body: bytes) -> DocumentResponse:
+        if split(url) is None:
+            raise Fault("UPSTREAM_ERROR", f"{url[:200]!r}, which the server or its metadata names, is not a URL")
         if method != "GET" and not is_safe(url):
             raise Fault("UPSTREAM_ERROR", f"{url[:200]!r} is not https; no secret is sent there")
         guard = self._guard(url)

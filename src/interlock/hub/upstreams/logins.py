@@ -116,6 +116,7 @@ class Logins:
             assertion=oauth.assertion,
             idp_token_endpoint=oauth.idp_token_endpoint,
             idp_client_id=oauth.idp_client_id,
+            binds_secrets=True,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 MAX_CHARACTERS: Final = 8192
+MAX_CHALLENGES: Final = 32
 _SCHEME: Final = re.compile(r"[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?=[\s,]|$)(?!\s*=[^=])")
 _PARAMETER: Final = re.compile(
     r"[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+))(?=[\s,]|$)"
@@ -53,6 +54,8 @@ def _challenges(header: str) -> list[tuple[str, dict[str, str]]]:
             continue
         scheme = _SCHEME.match(header, place)
         if scheme is None:
+            break
+        if len(found) == MAX_CHALLENGES:
             break
         found.append((scheme[1].lower(), {}))
         place = scheme.end()

@@ -45,6 +45,13 @@ class ClientSettings(msgspec.Struct, frozen=True):
     """The workload's JWT, for `jwt_bearer`; a person's ID token, for `id_jag`."""
     idp_token_endpoint: str | None = None
     idp_client_id: str | None = None
+    binds_secrets: bool = False
+    """Whether a secret is sent to the configured `issuer` alone, and never to one that only the server names."""
+
+    @property
+    def sends_secret(self) -> bool:
+        """Whether the authorization server learns a secret that it could use elsewhere."""
+        return self.client_secret is not None or (self.grant == "jwt_bearer" and self.assertion is not None)
 
 
 class RegisteredClient(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from typing import Final, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import msgspec
 
@@ -19,7 +19,8 @@ T = TypeVar("T")
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
 SERVER: Final = "/.well-known/oauth-authorization-server"
 OPENID: Final = "/.well-known/openid-configuration"
-MAX_BYTES: Final = 256 * 1024
+MAX_BYTES: Final = 128 * 1024
+MAX_URL_CHARS: Final = 2048
 
 
 class ResourceMetadata(msgspec.Struct, frozen=True):
@@ -103,8 +104,8 @@ def default_metadata(issuer: str) -> ServerMetadata:
 
 def covers(resource: str, server_url: str) -> bool:
     """Whether a resource identifier covers a server: the same origin, and the server's path or a parent of it."""
-    named, called = urlsplit(resource), urlsplit(server_url)
-    if named.fragment or _origin(resource) is None or _origin(resource) != _origin(server_url):
+    named, called = split(resource), urlsplit(server_url)
+    if named is None or named.fragment or _origin(named) is None or _origin(named) != _origin(called):
         return False
     path = named.path.rstrip("/")
     return not named.query and (called.path.rstrip("/") == path or called.path.startswith(path + "/"))
@@ -118,8 +119,8 @@ def canonical_resource(server_url: str) -> str:
 
 def is_safe(url: str) -> bool:
     """Whether secrets may be sent there: over TLS, or to this machine."""
-    parts = urlsplit(url)
-    if parts.username is not None or not parts.hostname:
+    parts = split(url)
+    if parts is None or parts.username is not None or not parts.hostname:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
 
@@ -137,15 +138,22 @@ def is_loopback(host: str) -> bool:
 _ENDPOINTS: Final = tuple(name for name in ServerMetadata.__struct_fields__ if name.endswith("_endpoint"))
 
 
-def _origin(url: str) -> tuple[str, str, int | None] | None:
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
+def split(url: str) -> SplitResult | None:
+    """The parts of a URL that a peer wrote; None for a text that is no URL, or too long."""
+    if len(url) > MAX_URL_CHARS:
         return None
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises ValueError for a port that is not a number
+    except ValueError:  # such as brackets without an address in them
+        return None
+    return parts
+
+
+def _origin(parts: SplitResult) -> tuple[str, str, int | None] | None:
     if not parts.hostname:
         return None
-    return parts.scheme, parts.hostname, port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def _decode(document: bytes, kind: type[T], name: str) -> T:

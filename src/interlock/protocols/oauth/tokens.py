@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -25,6 +26,7 @@ _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - the name of a type
 _ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _JWT_CLIENT: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_TOKEN: Final = re.compile(r"[!-~]+")
 LASTING_ERRORS: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope"})
 """Errors after which the same request would fail again."""
 UNKNOWN_CLIENT: Final = "invalid_client"
@@ -183,7 +185,7 @@ def refusal(status: int, body: bytes) -> Fault:
 
 def is_token(text: str) -> bool:
     """Whether a text can be sent as a Bearer token (RFC 6750, Authorization Request Header Field)."""
-    return bool(text) and len(text) <= 65_536 and all("!" <= char <= "~" for char in text)
+    return len(text) <= 65_536 and _TOKEN.fullmatch(text) is not None
 
 
 class DeviceCode(msgspec.Struct, frozen=True):
