@@ -11,7 +11,7 @@ import msgspec
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 from interlock.server import Anyone, Server
 from interlock.transports.link import Outgoing
-from interlock.transports.memory import connect
+from interlock.transports.memory.link import MemoryLink
 from interlock.wire.conversation import NAMES_REQUEST
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Id, Request, Result
@@ -60,7 +60,7 @@ class Peer:
     """A client of a server in this process. Modern unless `legacy` opened a session."""
 
     def __init__(self, server: Server, *, owner: str = "anyone", capabilities: object = None) -> None:
-        self.link = connect(server, Anyone(owner), self)
+        self.link = MemoryLink(server, Anyone(owner), self)
         self.capabilities = EVERYTHING if capabilities is None else capabilities
         self.modern = True
         self.log_level: str | None = None

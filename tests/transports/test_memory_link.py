@@ -11,7 +11,7 @@ import pytest
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from interlock.server import Anyone, Context, Server
 from interlock.transports.link import Link, Outgoing
-from interlock.transports.memory import connect
+from interlock.transports.memory.link import MemoryLink
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Request, Result
@@ -63,7 +63,7 @@ class HeldServer:
         self.started = asyncio.Event()
         self.stopped = asyncio.Event()
         self.listener = RecordingListener()
-        self.link: Link = connect(self.server, Anyone(), self.listener, limits=limits or Limits())
+        self.link: Link = MemoryLink(self.server, Anyone(), self.listener, limits=limits or Limits())
 
         @self.server.tool
         async def quick() -> str:

@@ -11,7 +11,7 @@ from interlock.transports.http.client.authorized_calls import Authorization
 from interlock.transports.http.client.link import HttpLink
 from interlock.transports.http.client.pool import Guard
 from interlock.transports.link import Link, Listener
-from interlock.transports.memory import connect
+from interlock.transports.memory.link import MemoryLink
 from interlock.transports.stdio.client import StdioLink
 from interlock.transports.stdio.process import Command
 from interlock.wire.limits import DEFAULT, Limits
@@ -52,7 +52,7 @@ def to_service(service: Service) -> Dial:
     """A server in this process."""
 
     async def dial(listener: Listener) -> Link:
-        return connect(service, service.admit("/mcp", {}), listener)
+        return MemoryLink(service, service.admit("/mcp", {}), listener)
 
     return dial
 

@@ -54,6 +54,14 @@ def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
         )
 
 
+def check_can_ask(dialect: Dialect, method: str, params: bytes) -> None:
+    """Check that a client on one stream can be asked. Raises MISSING_CAPABILITY, or INTERNAL_ERROR: in the stateless
+    era, a result asks the client."""
+    if dialect.modern:
+        raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
+    check_capability(dialect, method, params)
+
+
 def unanswered(method: str, where: str) -> Fault:
     """The fault for a server that asks the client where no client can answer."""
     message = f"the tool asks the client ({method}), which cannot be answered {where}"

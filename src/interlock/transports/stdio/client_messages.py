@@ -18,7 +18,7 @@ from interlock.transports.exchange import (
     OpenExchange,
     Service,
     TransportSession,
-    check_capability,
+    check_can_ask,
     why_cancelled,
 )
 from interlock.transports.request_bytes import RequestBytes
@@ -250,9 +250,7 @@ class ClientMessages:
         return self._stream.drained()
 
     def ask(self, dialect: Dialect, method: str, params: bytes) -> ClientAnswer:
-        if dialect.modern:
-            raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
-        check_capability(dialect, method, params)
+        check_can_ask(dialect, method, params)
         id_ = self._conversation.reserve()
         message = encode_request(id_, method, one_line(params))
         waiter = ClientAnswer(id_)
