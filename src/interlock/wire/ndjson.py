@@ -42,7 +42,7 @@ _BLANK: Final = re.compile(rb"\n[ \t\r\n]*\n")
 class LineReader:
     """Collects bytes and gives lines, without their line ends. Blank lines are left out."""
 
-    __slots__ = ("_head", "_last", "_limit", "_tail", "blank_bytes", "buffered_bytes", "skipping")
+    __slots__ = ("_last", "_limit", "_tail", "blank_bytes", "buffered_bytes", "head", "skipping")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -53,7 +53,9 @@ class LineReader:
         """Bytes of blank lines that were left out so far."""
         self.skipping = False
         """Whether a line that is too long has not ended yet."""
-        self._head = self._last = b""
+        self.head = b""
+        """The beginning of the line that is too long, or of the last one that was."""
+        self._last = b""
 
     def feed(self, data: bytes) -> list[bytes | OversizeLine]:
         """The lines that these bytes complete, in order."""
@@ -84,7 +86,7 @@ class LineReader:
         if self.skipping or self.buffered_bytes + len(piece) > self._limit:
             if not self.skipping:
                 self._skip(piece)
-            line = OversizeLine(self._head, (self._last + piece[-SEEN:])[-SEEN:])
+            line = OversizeLine(self.head, (self._last + piece[-SEEN:])[-SEEN:])
         else:
             line = b"".join((*self._tail, piece)).strip()
         self._tail.clear()
@@ -108,7 +110,7 @@ class LineReader:
             head += part[: SEEN - len(head)]
             if len(head) == SEEN:
                 break
-        self._head = bytes(head)
+        self.head = bytes(head)
         self._last = b""
         self._tail.clear()
         self.skipping = True

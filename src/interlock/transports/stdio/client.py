@@ -185,7 +185,7 @@ class StdioLink(OneStreamLink):
             assert self._fault is not None
             self.listener.on_closed(self._fault)
 
-    # The reader of its output calls these (`server_lines.Taker`).
+    # The reader of its output calls these (`server_lines.MessageTaker`).
 
     def take(self, message: Message) -> bool:
         if type(message) is not Notification or not self._for_subscription(message):

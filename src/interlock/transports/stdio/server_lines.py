@@ -1,37 +1,35 @@
 """Reads the lines that a server process writes to its stdout, bounded for any behaviour of the server.
 
-Unreadable lines are reported; a flood of them ends the server. A server that sends many messages without a request is
-read more slowly, so that it never takes more than its share of the loop.
+A server that sends many messages without a request is read more slowly, so that it never takes more than its share of
+the loop. A flood of lines that are no messages ends the server.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from time import thread_time
 from typing import Final, Protocol
 
 from interlock.protocols.mcp.answers import plain_answer
-from interlock.protocols.mcp.meta import names_method
 from interlock.transports.fairness import FIRST_S, Share
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.one_stream import Waiter
-from interlock.transports.stdio.stderr_lines import printable
-from interlock.transports.unread_answers import why_unread
+from interlock.transports.stdio.unreadable_lines import LineOwner, UnreadableLines
 from interlock.wire.conversation import RpcConversation
 from interlock.wire.errors import Fault, internal_error
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
-from interlock.wire.limits import Limits, over_message_bytes
-from interlock.wire.messages import BadMessage, Id, Message, Notification, Request, decode, decode_batch, is_batch
+from interlock.wire.limits import Limits
+from interlock.wire.messages import BadMessage, Message, Notification, Request, decode, decode_batch, is_batch
 from interlock.wire.ndjson import SLICE, LineReader, OversizeLine
-from interlock.wire.unread_ids import ids_in
 
 TURN_S: Final = 0.001
 """How much of the loop's time a server's lines may take at once."""
 
 BAD_LINES: Final = 1_000
+"""More lines than this in a row that are no messages count as a flood."""
 BAD_BYTES: Final = 10 * 1024 * 1024
 """This many bytes in a row without one message count as a flood."""
 LONG_LINES: Final = 8
@@ -39,7 +37,7 @@ LONG_LINES: Final = 8
 over the limit; other requests to this server continue."""
 
 
-class MessageTaker(Protocol):
+class MessageTaker(LineOwner, Protocol):
     """The link that takes the messages."""
 
     gone: bool
@@ -47,15 +45,6 @@ class MessageTaker(Protocol):
 
     def take(self, message: Message) -> bool:
         """Take a message. Returns whether somebody waited for it."""
-
-    def fail(self, id: Id, why: str) -> bool:
-        """Fail the request of ours with this id. False where none waits."""
-
-    def refuse_unread(self, bad: BadMessage) -> None:
-        """Answer a request of the server that cannot be taken."""
-
-    def complain(self, kind: str, text: str) -> None:
-        """Report what the server should not have done."""
 
     def give_up(self, fault: Fault) -> None:
         """End the server."""
@@ -76,14 +65,13 @@ class ServerLines:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._lines = LineReader(limits.message_bytes)
+        self._unreadable = UnreadableLines(link, limits.message_bytes)
         self._share = Share()
-        self._head = b""
-        """The beginning of the last line that has not ended."""
-        self._skipped = False
-        """Whether that line is too long, and was reported."""
         self._bad_lines = 0
+        """Lines in a row that are no messages."""
         self._bad_bytes = 0
-        self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
+        """Bytes in a row without one message."""
+        self._max_bad_bytes = max(BAD_BYTES, limits.message_bytes * 5 // 4)
         self._unasked = False
         """Whether the last message answered no request."""
         self._later: deque[tuple[Iterator[bytes | OversizeLine] | None, bytes]] = deque()
@@ -94,6 +82,8 @@ class ServerLines:
         """Whether reading is paused because no receiver takes more."""
         self.exited = False
         """Whether the server has exited: its last lines are read without a rest."""
+
+    # When lines are read.
 
     def take_in(self, data: bytes) -> None:
         """Take the lines that these bytes complete."""
@@ -131,9 +121,16 @@ class ServerLines:
         else:
             self._link.read(on=True)
 
-    def _rest(self, lines: Iterator[bytes | OversizeLine], data: bytes) -> None:
-        self._later.appendleft((lines, data))
-        self._link.read(on=False)
+    def _go_on(self) -> None:
+        """Take the lines that waited."""
+        if self.reading or self.paused or not self._later:
+            return
+        while self._later and not self._link.gone:
+            lines, data = self._later.popleft()
+            if not self._take_lines(data, lines):
+                return  # the server rests again
+        self._later.clear()
+        self._link.read(on=True)
 
     def _take_lines(self, data: bytes, lines: Iterator[bytes | OversizeLine] | None = None) -> bool:
         """Take the lines of a piece, or the rest of them: until one is large, or the server has had its share of the
@@ -149,19 +146,13 @@ class ServerLines:
                 # Blank lines count as messages without a request.
                 blank_bytes, self._unasked = self._lines.blank_bytes, True
             try:
-                if isinstance(line, OversizeLine):
-                    self._oversize(data)
-                elif len(line) > LARGE:
-                    self._read_large(line, lines, data)
+                answer = plain_answer(line) if line and type(line) is bytes else None
+                waiter = None if answer is None else waiting.pop(answer.id, None)
+                if answer is not None and waiter is not None:
+                    self._bad_lines = self._bad_bytes = 0
+                    waiter[0].sink.on_response(answer)
+                elif line and not self._take_other(line, lines, data):
                     return False
-                elif line:
-                    answer = plain_answer(line)
-                    waiter = None if answer is None else waiting.pop(answer.id, None)
-                    if answer is None or waiter is None:
-                        self._take(line)
-                    else:
-                        self._bad_lines = self._bad_bytes = 0
-                        waiter[0].sink.on_response(answer)
             except Exception as cause:  # a failing receiver must not cost the next message
                 self._report(cause)
             if self._bad_lines > BAD_LINES:
@@ -169,47 +160,51 @@ class ServerLines:
             if self._unasked:
                 self._unasked = False
                 now = thread_time()
-                rest = self._share.spend(FIRST_S if began is None else now - began, self._loop.time())
+                rest_s = self._share.spend(FIRST_S if began is None else now - began, self._loop.time())
                 began = now
             else:
-                rest = 0.0
-                began = None
-            if self.paused:
-                self._rest(lines, data)
-                return False
-            if (rest or thread_time() > ends) and not link.gone and not self.exited:
-                self._rest(lines, data)
-                self._loop.call_later(rest, self._go_on)
+                rest_s, began = 0.0, None
+            if self.paused or ((rest_s or thread_time() > ends) and not link.gone and not self.exited):
+                self._rest(lines, data, rest_s)
                 return False
         self._bad_bytes += len(data)
-        last = data.rfind(b"\n") + 1
-        if last or not self._head:
-            self._head = data[last : last + 128]
-        if self._lines.skipping and not self._skipped:
-            self._skipped = True
-            self._too_long((self._head,))
-        limit = LONG_LINES * self._limits.message_bytes if self._lines.skipping else self._bad_limit
-        if self._bad_bytes > limit or self._bad_lines > BAD_LINES:
-            link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with lines that are not messages"))
+        if self._lines.skipping or self._bad_bytes > self._max_bad_bytes or self._bad_lines > BAD_LINES:
+            self._check_flood()
         return True
 
-    def _go_on(self) -> None:
-        """Take the lines that waited."""
-        if self.reading or self.paused or not self._later:
-            return
-        while self._later and not self._link.gone:
-            lines, data = self._later.popleft()
-            if not self._take_lines(data, lines):
-                return  # the server rests again
-        self._later.clear()
-        self._link.read(on=True)
+    def _rest(self, lines: Iterator[bytes | OversizeLine], data: bytes, seconds: float) -> None:
+        """Leave lines for later. `hold` continues a paused server."""
+        self._later.appendleft((lines, data))
+        self._link.read(on=False)
+        if not self.paused:
+            self._loop.call_later(seconds, self._go_on)
 
-    def _take(self, line: bytes) -> None:
-        """Take any message, or batch of them (revision 2025-03-26), that is not large."""
+    def _check_flood(self) -> None:
+        """End a server that has sent too much without a message."""
+        max_bytes = self._max_bad_bytes
+        if self._lines.skipping:
+            self._unreadable.on_unfinished(self._lines.head)
+            max_bytes = LONG_LINES * self._limits.message_bytes
+        if self._bad_bytes > max_bytes or self._bad_lines > BAD_LINES:
+            self._link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with lines that are not messages"))
+
+    # What a line holds.
+
+    def _take_other(self, line: bytes | OversizeLine, lines: Iterator[bytes | OversizeLine], data: bytes) -> bool:
+        """Take a line that is no plain answer. False where the lines behind it wait until it is read."""
+        if isinstance(line, OversizeLine):
+            self._bad_lines, self._bad_bytes = self._bad_lines + 1, 0
+            self._unreadable.on_oversize(line.head)
+            return True
+        if len(line) > LARGE:
+            self._read_large(line, lines, data)
+            return False
         try:
-            self._take_read(line, decode_batch(line, self._limits) if is_batch(line) else decode(line, self._limits))
+            outcome: Outcome = decode_batch(line, self._limits) if is_batch(line) else decode(line, self._limits)
         except BadMessage as bad:
-            self._not_json(line, bad)
+            outcome = bad
+        self._take(line, outcome)
+        return True
 
     def _read_large(self, line: bytes, lines: Iterator[bytes | OversizeLine], data: bytes) -> None:
         """Have a large message read beside the loop. The lines behind it wait."""
@@ -217,7 +212,7 @@ class ServerLines:
         def read(outcome: Outcome) -> None:
             self.reading = False
             if not self._link.gone:
-                self._take_read(line, outcome)
+                self._take(line, outcome)
             self._go_on()
             if not self._later:
                 self._link.large_read()
@@ -227,11 +222,14 @@ class ServerLines:
         self._link.read(on=False)
         LargeReading.here().read(line, self._limits, self._limits.answer_members, read)
 
-    def _take_read(self, line: bytes, outcome: Outcome) -> None:
+    def _take(self, line: bytes, outcome: Outcome) -> None:
+        """Hand over the message of a line, or those of a batch (revision 2025-03-26)."""
         for message in outcome if isinstance(outcome, list) else (outcome,):
             try:
                 if isinstance(message, BadMessage):
-                    self._not_json(line, message)
+                    self._bad_lines += 1
+                    if self._unreadable.on_bad(line, message):
+                        self._bad_bytes = 0  # one bad answer, however long, is no flood
                     continue
                 self._bad_lines = self._bad_bytes = 0
                 self._unasked = isinstance(message, Notification | Request)
@@ -242,32 +240,3 @@ class ServerLines:
 
     def _report(self, cause: Exception) -> None:
         self._loop.call_exception_handler({"message": "a message could not be handed over", "exception": cause})
-
-    def _not_json(self, line: bytes, bad: BadMessage) -> None:
-        self._bad_lines += 1
-        self._link.complain("line", f"{bad.message}: {printable(line[:200])}")
-        text = bad.part or line
-        if bad.id is not None and (bad.asks or (len(text) <= LARGE and names_method(text))):
-            # An invalid request of the server. Its ids are not ours.
-            self._link.refuse_unread(bad)
-            return
-        for id_ in ids_in(text, bad.id):
-            if self._link.fail(id_, why_unread(bad)):
-                self._bad_bytes = 0  # one bad answer, however long, is no flood
-
-    def _oversize(self, data: bytes) -> None:
-        """A line that was too long, within `data` or begun before it. Its beginning may name its request."""
-        self._bad_lines += 1
-        self._bad_bytes = 0
-        if self._skipped:
-            self._skipped = False
-            return
-        limit = self._limits.message_bytes
-        self._too_long((self._head, *(piece[:128] for piece in data.split(b"\n")[:-1] if len(piece) > limit)))
-
-    def _too_long(self, heads: Iterable[bytes]) -> None:
-        limit = self._limits.message_bytes
-        self._link.complain("oversize", over_message_bytes("a line", limit))
-        for head in heads:
-            for id_ in ids_in(head):
-                self._link.fail(id_, over_message_bytes("its answer", limit))
