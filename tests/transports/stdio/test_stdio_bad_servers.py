@@ -403,6 +403,53 @@ def test_stderr_cannot_colour_the_operators_terminal() -> None:
     assert logged(StderrLines(), written) == ["red \\x07bell � café \\x202e"]
 
 
+NPM = b"""npm error code E404
+npm error 404 Not Found - GET https://registry.npmjs.org/@nobody%2fx
+npm error 404
+npm error 404  The requested resource '@nobody/x@*' could not be found.
+npm error 404
+npm error 404 Note that you can also install from a
+npm error 404 tarball, folder, http url, or git url.
+npm error A complete log of this run can be found in: /root/.npm/_logs/2026-debug-0.log
+"""
+PYTHON = b"""Traceback (most recent call last):
+  File "/x/server.py", line 3, in <module>
+    @server.list_resources()
+     ^^^^^^^^^^^^^^^^^^^^^
+AttributeError: 'Server' object has no attribute 'list_resources'
+"""
+NODE = (
+    b"node:internal/modules/cjs/loader:1147\n  throw err;\n  ^\n\nError: Cannot find module '/x/y.js'\n"
+    + b"    at Module._resolve (node:internal/modules/cjs/loader:1144:15)\n" * 8
+    + b"  code: 'MODULE_NOT_FOUND',\n}\n\nNode.js v20.19.0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "explanation"),
+    [
+        (
+            NPM,
+            "npm error code E404; npm error 404 Not Found - GET https://registry.npmjs.org/@nobody%2fx; "
+            "npm error 404  The requested resource '@nobody/x@*' could not be found.",
+        ),
+        (PYTHON, "AttributeError: 'Server' object has no attribute 'list_resources'"),
+        (NODE, "  throw err;; Error: Cannot find module '/x/y.js';   code: 'MODULE_NOT_FOUND',"),
+        (
+            b"error: no\n  cause: client error\n  cause: bad certificate\n",
+            "error: no;   cause: client error;   cause: bad certificate",
+        ),
+        (b"^^^^\n}\n", "^^^^; }"),
+        (b"", ""),
+    ],
+    ids=["npm", "python", "node", "uv", "marks", "silence"],
+)
+def test_the_lines_that_explain_an_exit_are_chosen(written: bytes, explanation: str) -> None:
+    chatter = StderrLines()
+    chatter.feed(written, 0.0)
+    assert chatter.explain_exit() == explanation
+
+
 async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
     server = await run()
     reported: list[object] = []

@@ -253,7 +253,7 @@ class StdioLink(OneStreamLink):
     def _exit_fault(self, code: int | None) -> Fault:
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
         # The last lines of a process that was ended by a signal do not explain its end.
-        last = "" if code in _SILENT_ENDS else "; ".join(self._stderr.last[-3:])
+        last = "" if code in _SILENT_ENDS else self._stderr.explain_exit()
         return Fault("UPSTREAM_UNAVAILABLE", f"the server {how}", data={"exit_code": code}, operator_text=last)
 
 
