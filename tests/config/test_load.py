@@ -153,6 +153,13 @@ def test_an_import_inside_a_table_is_reported_with_its_right_place(own: Own) -> 
     assert problem.hint == "move it to the top of the file, above the first [table]"
 
 
+def test_a_setting_outside_its_table_is_reported_with_that_table(own: Own) -> None:
+    (problem,) = own("budget = 4000\n").problems
+    assert (problem.line, problem.hint) == (1, "move it into [hub]")
+    (problem,) = own("[hub]\ntool_s = 5\n").problems
+    assert (problem.line, problem.hint) == (2, "move it into [hub.timeouts]")
+
+
 def test_a_missing_variable_stops_only_its_own_server(own: Own) -> None:
     loaded = own('[servers.a]\ncommand = ["x"]\n[servers.b]\ncommand = ["x"]\nenv = { K = "${GONE}" }\n')
     assert loaded.usable

@@ -95,16 +95,24 @@ def _part_name(key: str, part: str | int) -> str:
     return f"`{key}.{part}`" if isinstance(part, str) else f"item {part + 1} of `{key}`"
 
 
-def _report_unknown(key: str, known: Collection[str], section: Section) -> None:
+def _report_unknown(key: str, known: Mapping[str, FieldInfo], section: Section) -> None:
     message = f"unknown setting `{key}` in {_shown(section)}"
     if section.path and key == "import":
         hint = "move it to the top of the file, above the first [table]"
+    elif home := next((name for name, field in known.items() if key in _settings_inside(field)), None):
+        hint = f"move it into [{'.'.join((*map(str, section.path), home))}]"
     elif near := nearest(key, known):
         message += f"; did you mean `{near}`?"
         hint = f"rename it to `{near}`"
     else:
         hint = "remove it; settings here are: " + ", ".join(sorted(known))
     section.add(key, message, hint)
+
+
+def _settings_inside(field: FieldInfo) -> Collection[str]:
+    """The settings of a field that is a table."""
+    inner = field.type
+    return _settings_of(inner) if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else ()
 
 
 def _shown(section: Section) -> str:
