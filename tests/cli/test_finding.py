@@ -46,6 +46,15 @@ def test_a_budget_is_a_picture_of_what_fills_the_context(user: User, hub: FakeHu
     assert "\x1b[2J" not in shown, "no name moves the cursor"
 
 
+def test_a_long_whole_list_comes_with_the_setting_that_shortens_it(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/budget"] = {**BUDGET, "level": "L0", "listed_tokens": 10_339, "budget": 20_000}
+    ran = user.run("budget")
+    assert "level L0, all tools are listed" in ran.output
+    assert "`budget = 4000` in [hub]" in ran.output
+    hub.answers["hub/budget"] = {**BUDGET, "level": "L0", "listed_tokens": 900}
+    assert "budget = 4000" not in user.run("budget").output
+
+
 def test_what_is_found_is_shown_with_how_and_what_had_no_room(user: User, hub: FakeHub) -> None:
     tool = {"name": "a__b", "description": "Does\nit\x1b[2J.", "relevance_score": 0.5, "status": "known"}
     found = {"tools": [tool], "total_available": 9, "search_strategy": "keyword", "query_time_ms": 1.5}

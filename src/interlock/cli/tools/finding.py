@@ -12,6 +12,15 @@ from interlock.cli.terminal.show import bold, counted, json_option, one_line, pl
 from interlock.cli.tools.tools import still_starting
 
 BAR = 40
+LEVELS = {
+    "L0": "all tools are listed",
+    "L1": "the model finds tools, and sees their categories",
+    "L2": "the model finds tools",
+    "L3": "the model finds tools, and sees pinned ones",
+}
+LONG_LIST = 4_000
+"""Tokens of a whole list above which a smaller one is worth a hint."""
+SMALLER = "  → to list a few tools, and let the model find the others: `budget = 4000` in [hub]"
 
 
 @click.command()
@@ -117,7 +126,7 @@ def budget(agent: str | None, named: str | None, as_json: bool) -> None:
 @performs("budget")
 def _budget(found: Json, agent: str | None) -> None:
     whole = max(1, found["all_tokens"], found["budget"] or 0)
-    say(f"{plain(found['agent'])}: level {found['level']}")
+    say(f"{plain(found['agent'])}: level {found['level']}, {LEVELS[found['level']]}")
     if found.get("searches"):
         say(f"  its client {found['searches']}, so it gets the whole list")
     rows = [
@@ -134,6 +143,8 @@ def _budget(found: Json, agent: str | None) -> None:
     for name in found["instructions_over_budget"]:
         say(f"instructions left out, over the budget: {plain(name)}")
     say_table((f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"])
+    if found["level"] == "L0" and found["listed_tokens"] > LONG_LIST and not found.get("searches"):
+        say(SMALLER, err=True)
 
 
 def _bar(part: int, whole: int) -> str:
