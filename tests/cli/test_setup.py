@@ -121,6 +121,10 @@ def test_setup_moves_the_servers_of_every_client_into_the_hub_and_back(user: Use
     assert called.get("result", {}).get("structuredContent") == {"result": "Rome"}, called
 
     assert finished(user, "setup", "--yes", "--trust")["clients"] == []  # again: nothing to do
+    write("zed", {"clock": as_written_by("zed", command, env)})
+    _, _, shown = user.finished("setup")
+    assert f"  1 clock (Zed, in the hub already): {sys.executable} -m clock" in shown
+    client("zed").path.write_text(before["zed"])
 
     undone = finished(user, "setup", "--undo")
     assert undone["problems"] == []

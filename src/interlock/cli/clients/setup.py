@@ -18,7 +18,7 @@ from interlock.cli.servers.importing import show_planned, with_bare_program
 from interlock.cli.servers.plain_tokens import move_option, readable_by_all, with_plain_tokens, without_plain_tokens
 from interlock.cli.servers.servers import config_file, config_option, write_servers
 from interlock.cli.terminal.failures import CommandFailure, CommandRefused
-from interlock.cli.terminal.show import bold, counted, is_attended, json_option, plain, say, show_json
+from interlock.cli.terminal.show import counted, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,8 @@ class FoundServer(NamedTuple):
     places: list[tuple[AgentClient, KeyPath]]
     reasons: list[str]
     """Why it is unusual: a shell line, code from an address …"""
+    configured: bool
+    """Whether the hub has it already."""
 
 
 @click.command()
@@ -170,7 +172,7 @@ def _find(present: Sequence[AgentClient], configured: dict[str, ServerSettings])
             if chosen in taken and replace(taken[chosen], source="") != server:
                 chosen = adopt_id(f"{name}-{one.name}") or name
             unusual = why_unsafe(with_bare_program(server), None)
-            row = found.setdefault(chosen, FoundServer(chosen, server, [], unusual))
+            row = found.setdefault(chosen, FoundServer(chosen, server, [], unusual, chosen in configured))
             if row.server == server:
                 row.places.append((one, at))
             else:
@@ -195,8 +197,8 @@ def _choose(
         say(f"Found {counted(len(found), 'server')}:", err=True)
     for number, one in enumerate(found, 1):
         titles = ", ".join(dict.fromkeys(client.title for client, _ in one.places))
-        say(f"{number:3} {bold(one.id, err=True)} ({titles})", err=True)
-        show_planned([planned(one.id, one.server)])
+        known = ", in the hub already" if one.configured else ""
+        show_planned([planned(one.id, one.server)], f"{number:3} ", f" ({titles}{known})")
         for reason in one.reasons:
             say(f"      → unusual: it {plain(reason)}", err=True)
     if yes:
@@ -272,7 +274,8 @@ def _show(outcome: dict[str, Any], *, undo: bool) -> None:
             say(f"Added {counted(len(added), 'server')} to {plain(outcome['path'])}: {', '.join(added)}.")
         for one in outcome["clients"]:
             say(f"Connected {one['client']}: {plain(one['path'])}")
-        say("  → restart your clients to see the tools; `interlock status` shows the servers; `interlock setup --undo`")
+        say("  → restart your clients to see the tools; `interlock status` shows the servers")
+        say("  → to take it back: `interlock setup --undo`")
     for one in outcome.get("left", ()):
         say(f"Left as it is: {one['server']}, which {', '.join(one['clients'])} starts itself.", err=True)
     if any(one["hint"] for one in outcome.get("left", ())):

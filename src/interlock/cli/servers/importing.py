@@ -79,14 +79,16 @@ def import_(
         raise CommandRefused("no server was imported", "fix the problems above; use --trust for servers that you trust")
 
 
-def show_planned(servers: Iterable[PlannedServer]) -> None:
-    """Show every command, address and value, as a person confirms them: in full, but for the secrets."""
+def show_planned(servers: Iterable[PlannedServer], before: str = "  ", after: str = "") -> None:
+    """Show every command, address and value, as a person confirms them: in full, but for the secrets.
+
+    `before` and `after` stand around the name of each."""
     from interlock.hub.admin.server_address import address_shown, command_shown, value_shown
 
     for server in servers:
         target = address_shown(server.url) if server.url else command_shown(server.command)
         folder = f"  in {plain(server.cwd)}" if server.cwd else ""
-        say(f"  {bold(server.id, err=True)}: {plain(target)}{folder}", err=True)
+        say(f"{before}{bold(server.id, err=True)}{after}: {plain(target)}{folder}", err=True)
         for name, value in (*server.env.items(), *server.headers.items()):
             say(f"      {plain(name)}={plain(value_shown(name, value))}", err=True)
         if server.variables:
