@@ -106,6 +106,13 @@ async def test_a_stopped_server_stays_stopped_and_says_who_stopped_it(hub: Runni
     assert (await status(hub))["problem"] is None
 
 
+async def test_a_mistyped_server_is_answered_with_the_one_that_was_meant(hub: RunningHub) -> None:
+    for operation in ("servers.restart", "logs"):
+        with pytest.raises(Fault, match="no server 'bussy'") as refused:
+            await hub.operate(operation, server="bussy")
+        assert refused.value.hint == "did you mean `busy`?"
+
+
 async def test_a_new_configuration_of_a_stopped_server_starts_it(hub: RunningHub) -> None:
     await hub.operate("servers.stop", server="busy")
     config = hub.hub_app.config

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from itertools import islice
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +18,10 @@ from interlock.hub.upstreams.logs import LogLine
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.wire.errors import Fault
+from interlock.wire.spelling import meant
+
+MAX_COMPARED: Final = 100
+"""Names that a mistyped one is compared with, of those with its first letter: a comparison takes some 40 µs."""
 
 
 class ServerOperations:
@@ -56,15 +62,20 @@ class ServerOperations:
             if configured is not None and not configured.enabled:
                 hint = f"set `enabled = true` for it in {configured.source}"
                 raise Fault("NOT_FOUND", f"the server {server!r} is disabled", hint=hint)
-            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all of them")
+            raise _no_server(server, (known.id for known in self._hub_app.upstreams))
         return upstream
 
 
 def known_server(hub_app: HubApp, server: str) -> str:
     """The name of a server that the configuration has, enabled or not. Raises NOT_FOUND."""
     if server not in hub_app.config.servers:
-        raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all servers")
+        raise _no_server(server, hub_app.config.servers)
     return server
+
+
+def _no_server(name: str, known: Iterable[str]) -> Fault:
+    alike = islice((one for one in known if one[:1] == name[:1]), MAX_COMPARED)
+    return Fault("NOT_FOUND", f"no server {name[:100]!r}", hint=meant(name, alike, "`interlock status` shows all"))
 
 
 class CommandServer(msgspec.Struct):
