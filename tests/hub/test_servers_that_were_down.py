@@ -73,6 +73,7 @@ async def test_a_call_says_why_the_server_is_down_and_has_it_tried_at_once(tmp_p
         assert refused["data"]["name"] == "SERVER_NOT_READY"
         assert refused["data"]["retry_after_ms"] >= 1000
         assert "install it" in refused["data"]["hint"]
+        assert (await hub.operate("why"))["refusal"]["rule"] == "the server must be connected"
         await until(lambda: tries(hub) == 2)
         install(tmp_path)
         await client.modern("tools/call", ECHO)

@@ -13,7 +13,7 @@ from interlock.hub.audit.entries import TargetJudgement, Ticket, event_record
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import OnCommitted, Recorder
 from interlock.hub.calls.call import Call, Caller
-from interlock.hub.calls.refusals import NO_SUCH_NAME
+from interlock.hub.calls.refusals import resolve_rule
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.catalog.unknown_names import refused_target
 from interlock.hub.sessions.session import Exchange
@@ -111,7 +111,7 @@ class Recording:
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a caller cannot use a name."""
         target = refused_target(kind, name, fault)
-        rule = str(fault.data.get("rule") or NO_SUCH_NAME)
+        rule = resolve_rule(fault)
         self.recorder.refusal(
             caller.principal, target, trace_of(exchange.request, exchange.preview), "resolve", rule, fault.message
         )

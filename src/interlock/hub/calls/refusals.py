@@ -20,6 +20,10 @@ from interlock.wire.errors import Fault
 MAX_REFUSALS: Final = 256
 PENDING: Final = "APPROVAL_PENDING"
 NO_SUCH_NAME: Final = "the name must be known"
+NOT_CONNECTED: Final = "the server must be connected"
+_SERVER_FAULTS: Final = frozenset(
+    {"SERVER_NOT_READY", "SERVER_RESTARTING", "SERVER_DRAINING", "UPSTREAM_UNAVAILABLE", "LOGIN_REQUIRED"}
+)
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -50,9 +54,17 @@ def is_refusal(fault: Fault) -> bool:
     return fault.foreign_code is None and "gate" in fault.data
 
 
+def resolve_rule(fault: Fault) -> str:
+    """The rule by which a name could not be resolved."""
+    rule = fault.data.get("rule")
+    if rule:
+        return str(rule)
+    return NOT_CONNECTED if fault.name in _SERVER_FAULTS else NO_SUCH_NAME
+
+
 def unknown_now(fault: Fault) -> Refuse:
     """The refusal for a name that the caller can no longer use: the error for an unknown name."""
-    return Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True)
+    return Refuse(fault, resolve_rule(fault), hidden=True)
 
 
 def changed(what: str) -> Refuse:
@@ -97,7 +109,7 @@ class Refusals:
                 server=target.server,
                 target=target.name,
                 gate="resolve",
-                rule=str(fault.data.get("rule") or NO_SUCH_NAME),
+                rule=resolve_rule(fault),
                 error=fault.name,
                 message=fault.message,
                 hidden=False,

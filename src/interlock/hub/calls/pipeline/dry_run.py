@@ -15,7 +15,7 @@ from interlock.hub.calls.local_exchange import LocalExchange
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.plan import Gate
 from interlock.hub.calls.rates import limited
-from interlock.hub.calls.refusals import NO_SUCH_NAME
+from interlock.hub.calls.refusals import resolve_rule
 from interlock.hub.calls.verdicts import Ask, Pass, Refuse, Verdict, Wait
 from interlock.hub.catalog.target import CLIENT_TARGETS, Target, TargetKind
 from interlock.wire.errors import Fault
@@ -42,7 +42,7 @@ class DryRun(msgspec.Struct, frozen=True):
         try:
             plan = pipeline.plan(caller, _kind(caller, tool), tool)
         except Fault as fault:
-            rule = str(fault.data.get("rule") or NO_SUCH_NAME)
+            rule = resolve_rule(fault)
             return cls("refused", "resolve", rule, fault.name, fault.message, fault.hint)
         call = _call(caller, plan.target, tool, arguments)
         verdict, gate = await dry_verdict(pipeline, call, plan)
