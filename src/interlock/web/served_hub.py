@@ -94,7 +94,10 @@ class ServedHub:
                 begin=False,
             )
         except OSError as cause:
-            hint = "end the program that uses it (`interlock doctor` names it), or set another `listen` in [hub]"
+            hint = (
+                "end the program that uses it (`interlock doctor` names it), or use another port: "
+                "`interlock up --port PORT` for once, or set another `listen` in [hub]"
+            )
             why = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
             raise CannotStart(f"the hub cannot listen on {settings.listen}: {why}", hint) from None
         hub_app.listen = f"{host if ':' not in host else f'[{host}]'}:{self._http.port}"
