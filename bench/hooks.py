@@ -96,7 +96,7 @@ async def running(folder: Path, urls: list[str]) -> AsyncIterator[tuple[HubApp, 
                     await asyncio.sleep(0.01)
                 for agent in (agent for agent, count in AGENTS.items() if number >= SERVERS - count):
                     wanted = {"server": name, "features": ["bench.*"], "agent": agent, "terminal": True}
-                    await operations.perform(operations.owner, "features.enable", msgspec.json.encode(wanted))
+                    await operations.perform(operations.hub_user, "features.enable", msgspec.json.encode(wanted))
         yield hub, host
 
 

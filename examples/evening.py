@@ -125,7 +125,7 @@ async def evening(folder: Path) -> dict[str, object]:
         operations = Operations(hub, lambda: None, host=host)
 
         async def do(name: str, **params: object) -> dict[str, object]:
-            done = await operations.perform(operations.owner, name, msgspec.json.encode(params))
+            done = await operations.perform(operations.hub_user, name, msgspec.json.encode(params))
             said: dict[str, object] = msgspec.to_builtins(done)
             return said
 

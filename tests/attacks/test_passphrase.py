@@ -224,7 +224,7 @@ async def test_t42_a_console_session_from_before_the_passphrase_ends_with_it(tmp
         await late.post("/console/login", {"code": waiting})
         assert (await late.get("/console/tools/web__ok")).status == 303
         made = await hub.operations.perform(
-            hub.operations.owner, "console.code", json.dumps({"terminal": True, "passphrase": RIGHT}).encode()
+            hub.operations.hub_user, "console.code", json.dumps({"terminal": True, "passphrase": RIGHT}).encode()
         )
         await late.post("/console/login", {"code": made.code})  # type: ignore[attr-defined]
         assert (await late.press("/console/tools/web__ok", "call")).status == 200, "the login was the proof"
@@ -232,7 +232,7 @@ async def test_t42_a_console_session_from_before_the_passphrase_ends_with_it(tmp
 
 async def test_t33_no_key_has_the_name_of_the_hubs_user(hub: RunningHub) -> None:
     """In a room a name is all that others see, and members have their capabilities by their names."""
-    owner = hub.operations.owner
+    owner = hub.operations.hub_user
     for name in (owner.id, "person:ada", f" {owner.id}", f"{owner.id}\u200b"):
         for kind in ("agent", "person"):
             given = {"agent": name, "kind": kind, "passphrase": RIGHT}
@@ -264,7 +264,7 @@ async def test_t42_one_caller_uses_up_no_attempts_of_another_and_a_restart_gives
         assert await guess(hub, ada, RIGHT) == "right"
         crowd = [await guess(hub, Principal(f"e{number}", "person", key="k")) for number in range(MAX_WRONG_OF_ALL + 5)]
         assert crowd.count("ACCESS_DENIED") == MAX_WRONG_OF_ALL, "more keys give no more attempts"
-        assert await guess(hub, hub.operations.owner, RIGHT) == "right", "and lock nobody out at the terminal"
+        assert await guess(hub, hub.operations.hub_user, RIGHT) == "right", "and lock nobody out at the terminal"
 
 
 @pytest.mark.parametrize("use", ["required", "never"])

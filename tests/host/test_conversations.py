@@ -75,7 +75,7 @@ async def talking_hub(
 
 
 async def perform(hub: RunningHub, name: str, **params: Any) -> Any:
-    result = await hub.operations.perform(hub.operations.owner, name, msgspec.json.encode(params))
+    result = await hub.operations.perform(hub.operations.hub_user, name, msgspec.json.encode(params))
     return msgspec.to_builtins(result)
 
 

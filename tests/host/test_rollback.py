@@ -83,7 +83,7 @@ async def plan(hub: RunningHub, conversation: str, **more: Any) -> Any:
 
 
 async def operate(hub: RunningHub, name: str, **params: Any) -> Any:
-    result = await hub.operations.perform(hub.operations.owner, name, msgspec.json.encode(params))
+    result = await hub.operations.perform(hub.operations.hub_user, name, msgspec.json.encode(params))
     return json.loads(msgspec.json.encode(result))
 
 

@@ -140,7 +140,7 @@ class RunningHub:
 async def operate(hub_app: HubApp, name: str, by: Principal | None = None, /, **params: object) -> Any:
     """Perform an operation for the hub's own user at a terminal or for somebody else. The result as JSON has it."""
     operations = Operations(hub_app, lambda: None)
-    result = await operations.perform(by or operations.owner, name, msgspec.json.encode(params), peer=AT_A_TERMINAL)
+    result = await operations.perform(by or operations.hub_user, name, msgspec.json.encode(params), peer=AT_A_TERMINAL)
     encoded = msgspec.json.encode(result)
     kind = OPERATIONS[name].result
     assert type(result) is kind

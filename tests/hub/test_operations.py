@@ -151,7 +151,7 @@ async def test_an_operation_raises_nothing_but_a_fault(
         monkeypatch.setattr("interlock.hub.admin.operations.OPERATIONS", broken(operation, cause))
         with pytest.raises(Fault) as failed:
             params = msgspec.json.encode(sample(operation))
-            await operations.perform(operations.owner, operation.name, params, peer=AT_A_TERMINAL)
+            await operations.perform(operations.hub_user, operation.name, params, peer=AT_A_TERMINAL)
         assert failed.value.name in ("INTERNAL_ERROR", "RESOURCE_EXHAUSTED")
         assert "secret detail" not in failed.value.message
 
@@ -315,9 +315,9 @@ async def test_the_control_socket_answers_what_means_nothing(
 async def test_a_name_that_stands_twice_is_refused(hub: RunningHub) -> None:
     operations = Operations(hub.hub_app, lambda: None)
     with pytest.raises(Fault, match="duplicate member"):
-        await operations.perform(operations.owner, "keys.create", b'{"agent":"a","agent":"b"}')
+        await operations.perform(operations.hub_user, "keys.create", b'{"agent":"a","agent":"b"}')
     with pytest.raises(Fault):
-        await operations.perform(operations.owner, "keys.create", b'{"agent":"a"')
+        await operations.perform(operations.hub_user, "keys.create", b'{"agent":"a"')
 
 
 async def test_operations_without_an_address_answer_what_their_structs_say(hub: RunningHub, tmp_path: Path) -> None:

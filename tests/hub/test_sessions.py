@@ -47,14 +47,14 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 async def listed(hub: RunningHub, **params: Any) -> SessionRows:
     operations = Operations(hub.hub_app, lambda: None)
-    rows = await operations.perform(operations.owner, "sessions.list", msgspec.json.encode(params))
+    rows = await operations.perform(operations.hub_user, "sessions.list", msgspec.json.encode(params))
     assert isinstance(rows, SessionRows)
     return rows
 
 
 async def end(hub: RunningHub, id: str) -> EndedSessions:
     operations = Operations(hub.hub_app, lambda: None)
-    ended = await operations.perform(operations.owner, "sessions.end", msgspec.json.encode({"id": id}))
+    ended = await operations.perform(operations.hub_user, "sessions.end", msgspec.json.encode({"id": id}))
     assert isinstance(ended, EndedSessions)
     return ended
 

@@ -74,7 +74,7 @@ class RunningRooms:
         await self.hub_app.apply(msgspec.structs.replace(self.hub_app.config, rooms=rooms))
 
     async def operate(self, name: str, by: Principal | None = None, **params: object) -> Any:
-        by = by or self.operations.owner
+        by = by or self.operations.hub_user
         result = await self.operations.perform(by, name, msgspec.json.encode(params), peer=AT_A_TERMINAL)
         return json.loads(msgspec.json.encode(result))
 

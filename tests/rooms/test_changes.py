@@ -135,7 +135,7 @@ async def test_the_hubs_own_user_joins_with_a_ticket_that_is_good_once(tmp_path:
         headers = {"Authorization": f"Bearer {made['ticket']}"}
         async with connect(made["url"], additional_headers=headers, compression=None) as socket:
             welcome = json.loads(await socket.recv())
-            assert welcome["payload"]["you"]["id"] == rooms.operations.owner.id
+            assert welcome["payload"]["you"]["id"] == rooms.operations.hub_user.id
             assert (await rooms.refused("build", headers))[0] == 401, "it is good once"
         made = await rooms.operate("rooms.join", topic="build")
         headers = {"Authorization": f"Bearer {made['ticket']}"}

@@ -104,7 +104,7 @@ async def test_a_person_fulfils_a_proposal_from_the_inbox_and_a_real_tool_runs(r
     with pytest.raises(Fault, match=r"fulfilled|ended|used"):
         await answer(rooms, decision, "no")
     await rooms.hub_app.recorder.flushed()
-    owner = rooms.operations.owner.id
+    owner = rooms.operations.hub_user.id
     found = await rooms.operate("audit.search", agent=owner, tool="echo")
     assert found["entries"], "the call is the person's own"
     found = await rooms.operate("audit.search", event="dev.interlock.room_proposal_fulfilled")

@@ -91,7 +91,7 @@ class HubInThread:
 
     def code(self) -> str:
         operations = self.hub.operations
-        made: Any = self.do(lambda: operations.perform(operations.owner, "console.code", b'{"terminal":true}'))
+        made: Any = self.do(lambda: operations.perform(operations.hub_user, "console.code", b'{"terminal":true}'))
         return str(made.code)
 
     @property

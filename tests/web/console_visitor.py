@@ -53,7 +53,7 @@ class Visitor:
     async def code(self) -> str:
         """A login code, as `interlock console` gets one."""
         operations = self.hub.operations
-        made = await operations.perform(operations.owner, "console.code", b'{"terminal":true}')
+        made = await operations.perform(operations.hub_user, "console.code", b'{"terminal":true}')
         return str(made.code)  # type: ignore[attr-defined]
 
     async def log_in(self) -> Visitor:

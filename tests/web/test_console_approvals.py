@@ -88,7 +88,7 @@ async def test_a_request_is_read_and_approved_once_without_a_script(hub: Running
     decision = hub.hub_app.inbox.get(id_)
     assert (decision.state, decision.answered_by, decision.answered_in) == (
         DecisionState.USED,
-        hub.operations.owner.id,
+        hub.operations.hub_user.id,
         "console",
     )
 
@@ -160,7 +160,7 @@ async def test_always_shows_the_rule_that_it_makes(hub: RunningHub, visitor: Vis
     assert question.fingerprint[:16] in page
     assert (await visitor.press("/console/approvals", "always")).status == 303
     (rule,) = (await hub.operate("rules.list"))["rules"]
-    assert (rule["agent"], rule["target"], rule["made_by"]) == ("careful", "busy__echo", hub.operations.owner.id)
+    assert (rule["agent"], rule["target"], rule["made_by"]) == ("careful", "busy__echo", hub.operations.hub_user.id)
     for _ in range(2):
         assert "result" in await call(hub, "please")
 

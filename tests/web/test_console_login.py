@@ -98,7 +98,7 @@ async def test_codes_and_logins_are_in_the_audit_log_and_no_code_is(hub: Running
     await visitor.post("/console/logout", form.fields)
     found = (await hub.operate("audit.search"))["entries"]
     did = [(entry["record"].get("name"), entry["record"].get("actor")) for entry in found]
-    owner = hub.operations.owner.id
+    owner = hub.operations.hub_user.id
     for name in ("console.code", "console.login", "console.logout"):
         assert (name, owner) in did
     assert [entry["result"] for entry in found if entry["record"].get("name") == "console.login"] == [
@@ -197,7 +197,7 @@ async def test_t51_a_hub_that_cannot_know_which_keys_hold_shows_and_changes_noth
 
 async def test_the_bound_on_all_sessions_ends_one_of_the_person_with_the_most(hub: RunningHub) -> None:
     sessions = ConsoleSessions(hub.hub_app.access, hub.hub_app.passphrase, lambda: 0.0)
-    first = sessions.open(hub.operations.owner, proven=False)
+    first = sessions.open(hub.operations.hub_user, proven=False)
     people = [hub.hub_app.keys.principal(await hub.new_key(f"p{number}", "person")) for number in range(17)]
     for person in people:
         assert person is not None
@@ -225,7 +225,7 @@ def test_the_count_of_failed_logins_is_bounded_and_ends() -> None:
 async def test_a_session_ends_when_it_is_idle_or_old_and_sessions_are_bounded(hub: RunningHub) -> None:
     now = [0.0]
     sessions = ConsoleSessions(hub.hub_app.access, hub.hub_app.passphrase, lambda: now[0])
-    person = hub.operations.owner
+    person = hub.operations.hub_user
     idle = sessions.open(person, proven=False)
     now[0] = IDLE_S - 1
     assert sessions.find(idle, active=False), "a page asked for its parts, which is no activity"

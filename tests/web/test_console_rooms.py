@@ -83,7 +83,7 @@ async def test_t54_a_person_watches_speaks_and_is_heard(hub: RunningHub, visitor
     assert "good morning" in (await visitor.get("/console/rooms/build/talk")).text, "the person sees their own words"
     assert any("good morning" in text for text in await use(coder, "wait_in_room", seconds=20))
     (entry,) = (await hub.operate("audit.search", event="dev.interlock.operation", tool="rooms.say"))["entries"]
-    assert entry["record"]["actor"] == hub.operations.owner.id
+    assert entry["record"]["actor"] == hub.operations.hub_user.id
 
 
 async def test_a_proposal_is_fulfilled_or_rejected_on_the_page_of_its_room(visitor: Visitor, coder: RawClient) -> None:
@@ -123,7 +123,7 @@ async def test_a_person_proposes_and_leaves(hub: RunningHub, visitor: Visitor) -
     assert (wrong.status, "not a JSON object" in wrong.text, ">\n[ 1 ]</textarea>" in wrong.text) == (400, True, True)
     assert (await post(visitor, "/console/rooms/build", command="leave")).status == 303
     rows = (await visitor.get("/console/rooms")).text
-    assert hub.operations.owner.id not in re.sub(r"<header>.*</header>", "", rows, flags=re.DOTALL)
+    assert hub.operations.hub_user.id not in re.sub(r"<header>.*</header>", "", rows, flags=re.DOTALL)
 
 
 async def test_a_private_room_is_closed_to_a_person_who_is_no_member(visitor: Visitor) -> None:
@@ -161,8 +161,8 @@ async def test_nobody_stays_in_a_room_that_nobody_looks_at(
 
 async def is_there(hub: RunningHub) -> bool:
     """Whether the hub's user is in the room."""
-    found: Any = await hub.operations.perform(hub.operations.owner, "rooms.list", b'{"topic":"build"}')
-    return any(one.id.startswith(hub.operations.owner.id) for one in found.rooms[0].participants)
+    found: Any = await hub.operations.perform(hub.operations.hub_user, "rooms.list", b'{"topic":"build"}')
+    return any(one.id.startswith(hub.operations.hub_user.id) for one in found.rooms[0].participants)
 
 
 async def test_a_feature_set_is_switched_and_its_events_are_shown(hub: RunningHub, visitor: Visitor) -> None:

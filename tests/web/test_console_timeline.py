@@ -139,7 +139,7 @@ async def test_an_entry_shows_its_arguments_its_trace_and_whether_it_would_be_al
 
 async def test_calls_of_people_and_of_agents_that_are_gone_are_judged_too(hub: RunningHub, visitor: Visitor) -> None:
     await visitor.press("/console/tools/busy__echo", "call", **{"argument.text": "hello"})
-    owner = hub.operations.owner.id
+    owner = hub.operations.hub_user.id
     (entry,) = links((await visitor.get(f"/console/timeline?event=TOOL_EXECUTED&agent={quote(owner)}")).text)
     assert 'SUCCESS">allowed</span>' in (await visitor.get(f"{entry}?judge=yes")).text
     ada = await Visitor(hub).log_in_with(await hub.new_key("ada", "person"))

@@ -240,7 +240,7 @@ class _Connection(asyncio.Protocol):
 
     def _begin(self, id: Id, hello: Hello, rest: bytes) -> None:
         if hello.role == "control":
-            person, self._peer = self._operations.owner, hello.peer
+            person, self._peer = self._operations.hub_user, hello.peer
             self._welcome(id, person.id, person.kind)
             if rest:
                 self.data_received(rest)
@@ -315,7 +315,7 @@ class _Connection(asyncio.Protocol):
             if not request.method.startswith(PREFIX):
                 raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method[:200]}")
             name = request.method.removeprefix(PREFIX)
-            result = await self._operations.perform(self._operations.owner, name, request.params, peer=self._peer)
+            result = await self._operations.perform(self._operations.hub_user, name, request.params, peer=self._peer)
             # Subscribe before encoding the answer, which may take several turns, so that no event is lost in between.
             following = self._operations.follow(name, request.params)
             answer = await pieces_in_turns(result)

@@ -70,8 +70,8 @@ class Operations:
         host: ConversationHost | None = None,
     ) -> None:
         self._hub_app = hub_app
-        self.owner = local_person(user_name())
-        """The hub's own user: the principal of every control connection."""
+        self.hub_user = local_person(user_name())
+        """The user whose hub it is: the principal of every control connection."""
         self.configuration = ConfigurationOperations(hub_app, stop)
         self.console = ConsoleOperations(hub_app)
         self._approvals = ApprovalOperations(hub_app.inbox, hub_app.passphrase, rooms)
@@ -145,7 +145,7 @@ class Operations:
             if operation.right != OWNER:
                 to = f"use {operation.path or operation.name}"
                 self._hub_app.access.demand(by, to, write=operation.right == WRITE)
-            elif by != self.owner:
+            elif by != self.hub_user:
                 raise Fault("PERMISSION_DENIED", f"only the user whose hub it is may use {operation.name}")
         except Fault as fault:
             self._hub_app.journal.refused(by, operation.shown, fault, trace)

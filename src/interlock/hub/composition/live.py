@@ -124,9 +124,10 @@ class LiveParts:
         except StoreError as cause:
             self._foundation.log("hub", f"old events could not be deleted: {cause.for_operators}")
 
-    async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
+    async def on_greeted(self, server: str, key: str | None, principal: str, connection: Connection) -> None:
         """Agree on MCPL with a server. A private connection speaks for its principal alone."""
-        await self.connections.on_greeted(server, key, None if key is None else owner.partition(":")[2], connection)
+        agent = None if key is None else principal.partition(":")[2]
+        await self.connections.on_greeted(server, key, agent, connection)
         self.hosts.refresh()
 
     def on_touched(self, agent: str) -> None:

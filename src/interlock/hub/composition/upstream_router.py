@@ -72,8 +72,8 @@ class UpstreamRouter:
 
     # MCPL: messages that a server sends by itself
 
-    async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
-        await self._live.on_greeted(server, key, owner, connection)
+    async def on_greeted(self, server: str, key: str | None, principal: str, connection: Connection) -> None:
+        await self._live.on_greeted(server, key, principal, connection)
 
     def on_connection_closed(self, server: str, key: str | None, connection: Connection) -> None:
         self._live.connections.on_closed(server, key, connection)

@@ -155,7 +155,7 @@ class OwnConnections:
             try:
                 async with asyncio.timeout(OPEN_S):
                     owner = principal.owner
-                    await upstream.open_connection(ConnectionKey(f"principal:{owner}", owner=owner))
+                    await upstream.open_connection(ConnectionKey(f"principal:{owner}", principal=owner))
             except TimeoutError:
                 raise Fault("SERVER_NOT_READY", f"{server} did not connect within {OPEN_S:.0f} s") from None
         return self._found(server, principal.id)

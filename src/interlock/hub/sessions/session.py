@@ -152,7 +152,7 @@ class ConnectionKey(msgspec.Struct, frozen=True):
     log_level: str | None = None
     session: Session | None = None
     """The only session that uses it; None where several requests of one principal do."""
-    owner: str = ""
+    principal: str = ""
     """The kind and the id of its principal."""
     handshake: bool = False
     """Whether the hub uses the handshake era with a server of the stateless era."""

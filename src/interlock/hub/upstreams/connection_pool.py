@@ -152,7 +152,7 @@ class ConnectionPool:
         """The private connection of a caller, opened if it is not there."""
         if key.asks_roots and key.session is None:
             self._separate_roots()
-        return await self.private.open(key.name, key.owner, lambda: self._connect_private(key))
+        return await self.private.open(key.name, key.principal, lambda: self._connect_private(key))
 
     def by_roots(self, key: ConnectionKey) -> bool:
         """Whether the server keeps the roots of the clients that use this connection, and no session says whose they

@@ -60,10 +60,10 @@ class Connector:
         identity = msgspec.structs.replace(IDENTITY, capabilities=capabilities)
 
         async def greeted(connection: Connection) -> None:
-            await self._hub.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)
+            await self._hub.on_greeted(self._current.id, connection_key.name, connection_key.principal, connection)
 
         connection = await self._open(
-            self._dialer.private(connection_key.owner),
+            self._dialer.private(connection_key.principal),
             listener,
             identity,
             self._prepare_private,

@@ -49,19 +49,19 @@ class Dialer:
         env = {**inherited, **settings.env}
         return to_command(Command(settings.command, env, settings.cwd, self._containment), self._limits)
 
-    def login_page(self, owner: str, by: Principal) -> str | None:
+    def login_page(self, principal: str, by: Principal) -> str | None:
         """A page where a person logs in, for a caller whose client opens pages."""
         if not self._settings.logs_in or self._settings.oauth.grant != "authorization_code":
             return None
-        principal = owner if self._settings.login == "per-user" and self._logins.shared_works(self._server) else ""
-        return self._logins.page(self._server, principal, by)
+        per_user = self._settings.login == "per-user" and self._logins.shared_works(self._server)
+        return self._logins.page(self._server, principal if per_user else "", by)
 
-    def private(self, owner: str) -> Dial:
+    def private(self, principal: str) -> Dial:
         """The way for one principal, which brings its own login where the server is per user."""
         settings = self._settings
         if settings.url is None or settings.login != "per-user" or not settings.logs_in:
             return self.shared()
-        login = self._logins.of(self._server, settings, owner)
+        login = self._logins.of(self._server, settings, principal)
         return self._to_url(settings.url, login)
 
     def _to_url(self, url: str, login: Login | None) -> Dial:

@@ -48,10 +48,10 @@ class HubInterface(Protocol):
     def note_text(self, client: SessionCaller, server: str, method: str) -> None:
         """A client is about to get text of a server that no gate judges: a notification, or a request about a task."""
 
-    async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
+    async def on_greeted(self, server: str, key: str | None, principal: str, connection: Connection) -> None:
         """Agree on MCPL with a server that may begin, before anything else is sent to it.
 
-        `key` names a private connection and `owner` its principal; the shared connection has neither.
+        `key` names a private connection and `principal` whose it is; the shared connection has neither.
         """
 
     def on_connection_closed(self, server: str, key: str | None, connection: Connection) -> None:

@@ -18,7 +18,7 @@ _ROOTS: Final = "#roots:"
 
 
 def connection_key(
-    share: Share, modern: bool, attributes_logs: bool, owner: str, origin: ConnectionUser
+    share: Share, modern: bool, attributes_logs: bool, principal: str, origin: ConnectionUser
 ) -> ConnectionKey | None:
     """The private connection for a call, or None for the shared one.
 
@@ -41,11 +41,11 @@ def connection_key(
     capabilities = project(dialect.capabilities.raw) if answers else b"{}"
     asks_roots = answers and dialect.capabilities.roots and share != "principal"
     if share != "principal" and session is not None:
-        return ConnectionKey(_of_session(session), capabilities, level, session, owner, asks_roots=asks_roots)
+        return ConnectionKey(_of_session(session), capabilities, level, session, principal, asks_roots=asks_roots)
     if not own:
-        return ConnectionKey(_of_principal(owner), owner=owner)
-    name = _of_declared(owner, capabilities, level)
-    return ConnectionKey(name, capabilities, level, owner=owner, asks_roots=asks_roots)
+        return ConnectionKey(_of_principal(principal), principal=principal)
+    name = _of_declared(principal, capabilities, level)
+    return ConnectionKey(name, capabilities, level, principal=principal, asks_roots=asks_roots)
 
 
 def with_roots(key: ConnectionKey, roots: bytes) -> ConnectionKey:
@@ -79,13 +79,13 @@ def prefers_handshake(dialect: Dialect, session: Session | None) -> bool:
     return session is not None and not dialect.modern and dialect.capabilities.answers_servers
 
 
-def audiences(owner: str, dialect: Dialect, session: Session | None) -> tuple[str, ...]:
+def audiences(principal: str, dialect: Dialect, session: Session | None) -> tuple[str, ...]:
     """The audiences that a client belongs to: all that declare the same, and the private connections it may have."""
     declared = declared_audience(dialect.capabilities)
     if not declared:
-        return (_of_principal(owner),)
+        return (_of_principal(principal),)
     level = dialect.log_level if session is None else session.log_level
-    own = _of_declared(owner, capabilities_across(dialect.capabilities.raw), level)
+    own = _of_declared(principal, capabilities_across(dialect.capabilities.raw), level)
     return (declared, own) if session is None else (declared, _of_session(session), own)
 
 
@@ -93,13 +93,13 @@ def _of_session(session: Session) -> str:
     return f"session:{session.id}"
 
 
-def _of_principal(owner: str) -> str:
-    return f"principal:{owner}"
+def _of_principal(principal: str) -> str:
+    return f"principal:{principal}"
 
 
-def _of_declared(owner: str, capabilities: bytes, level: str | None) -> str:
+def _of_declared(principal: str, capabilities: bytes, level: str | None) -> str:
     digest = hashlib.sha256(capabilities + b"\0" + (level or "").encode()).hexdigest()[:16]
-    return f"principal:{owner}:{digest}"
+    return f"principal:{principal}:{digest}"
 
 
 def log_level_of(origin: ConnectionUser) -> str | None:

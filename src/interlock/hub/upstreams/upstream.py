@@ -175,9 +175,9 @@ class Upstream:
         """A person has logged in: start the server if it waited for that."""
         self.supervisor.on_login()
 
-    def login_page(self, owner: str, by: Principal) -> str | None:
+    def login_page(self, principal: str, by: Principal) -> str | None:
         """A page where a person logs in, for a caller; None where the hub has none that a browser may open."""
-        return self._dialer.login_page(owner, by)
+        return self._dialer.login_page(principal, by)
 
     @property
     def starting(self) -> bool:

@@ -78,8 +78,8 @@ class EventStreams:
         if visit.request.method == "HEAD":
             return Response(headers=_HEADERS, media_type=_TYPE)
         own = sum(other.person == session.person for other in self._open)
-        owner = console.operations.owner
-        others = sum(other.person != (owner.id, owner.kind) for other in self._open)
+        user = console.operations.hub_user
+        others = sum(other.person != (user.id, user.kind) for other in self._open)
         full = others >= MAX_STREAMS and not visit.is_owner
         if full or own >= MAX_STREAMS_PER_PERSON or self._open.count(session) >= MAX_STREAMS_PER_SESSION:
             raise Fault("RESOURCE_EXHAUSTED", "too many pages of the console are open", hint="close some")

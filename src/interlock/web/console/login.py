@@ -104,7 +104,7 @@ class ConsoleLogin:
             if (made := operations.console.codes.redeem(code)) is None:
                 hint = "Run `interlock console` for a new one."
                 raise Fault("ACCESS_DENIED", "This code is wrong, used or older than a minute", hint=hint)
-            return operations.owner, made.proven
+            return operations.hub_user, made.proven
         principal = self._console.hub_app.keys.principal(form.get("key", "").strip())
         if principal is None:
             raise Fault("ACCESS_DENIED", "This key is not known")

@@ -57,7 +57,7 @@ class Visit(msgspec.Struct):
     @property
     def is_owner(self) -> bool:
         """Whether the person is the hub's own user."""
-        return self.session.principal == self.console.operations.owner
+        return self.session.principal == self.console.operations.hub_user
 
     async def perform(self, operation: str, kind: type[Result], /, **params: object) -> Result:
         """Perform an operation with the rights of the person. It returns a struct of this type."""
