@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -19,8 +20,9 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.delivery_rounds import DeliveryRounds
 from interlock.hub.catalog.target import Target
 from interlock.hub.journal import Journal
+from interlock.hub.repeated_commits import commit
 from interlock.hub.sessions.session import Exchange
-from interlock.store import Collection, Conflict, Store, StoreError
+from interlock.store import Collection, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 MAX_TAINTS: Final = 10_000
@@ -29,8 +31,6 @@ MAX_SOURCES: Final = 4
 RENEW_S: Final = 60.0
 """A further result of the same tool is stored again after this time."""
 MAX_ID_CHARS: Final = 400
-MAX_CONFLICTS: Final = 16
-"""How often other nodes may change a taint between its reading and its commit."""
 AT_ONCE: Final = 256
 """Taints in one transaction."""
 
@@ -231,27 +231,20 @@ class Taints:
 
     async def _store_some(self, chosen: Sequence[_Unstored]) -> None:
         try:
-            for left in reversed(range(MAX_CONFLICTS)):
-                try:
-                    await self._store_with_others(chosen)
-                    return
-                except Conflict:
-                    if not left:
-                        raise
+            await commit(self._store, partial(self._write, chosen))
         except StoreError as cause:
             # They count in this process all the same, and the next result stores them.
             owners = ", ".join(each.taint.owner for each in chosen[:4])
             self._log("hub", f"the taints of {owners} could not be stored: {cause.for_operators}")
             raise
 
-    async def _store_with_others(self, chosen: Sequence[_Unstored]) -> None:
-        """Store taints together with the sources that other nodes stored meanwhile. Raises Conflict."""
-        async with self._store.transaction() as transaction:
-            for taint, records in chosen:
-                found = await transaction.get(TAINTS, taint.id)
-                counts = found is not None and time.time() < found.value.at + self._valid_s()
-                transaction.put(TAINTS, _merged(taint, found.value) if found is not None and counts else taint)
-                transaction.record(*records)
+    async def _write(self, chosen: Sequence[_Unstored], transaction: Transaction) -> None:
+        """Write taints together with the sources that other nodes stored meanwhile."""
+        for taint, records in chosen:
+            found = await transaction.get(TAINTS, taint.id)
+            counts = found is not None and time.time() < found.value.at + self._valid_s()
+            transaction.put(TAINTS, _merged(taint, found.value) if found is not None and counts else taint)
+            transaction.record(*records)
 
     def _changed(self, id_: str, taint: Taint | None) -> None:
         """The store has another state of a taint. It replaces no part that this process has yet to store."""

@@ -82,7 +82,8 @@ class LoginRecord:
     async def save(self, login: StoredLogin | None) -> None:
         """Store the login durably, and give the lease back with it. Raises TIMEOUT if another hub has the lease now.
 
-        The previous refresh token is spent by then, so a store that does not answer for a moment is tried again.
+        The previous refresh token is spent by then, so a store that does not answer for a moment is tried again, for a
+        time and not for a number of conflicts as `repeated_commits` does.
         """
         deadline = time.monotonic() + SAVE_WAIT_S
         if not self._leased:
@@ -125,6 +126,7 @@ class LoginRecord:
                     await self._release()
 
     async def _lease(self) -> None:
+        """Take the lease. It waits for the end of another hub's lease, which no commit of its own could bring on."""
         deadline = time.monotonic() + LEASE_WAIT_S
         while True:
             found = await self._row()
