@@ -98,10 +98,10 @@ async def test_a_client_is_not_shown_how_another_ones_server_describes_the_same_
         clients = {name: await client_of(hub, {"roots": {}}) for name in ("alice", "bob")}
         for name, client in clients.items():
             await add(client, "own", description=f"the notes of {name}")
-        lists = hub.hub_app.upstreams["a"].lists
-        sessions = [f"session:{client.session}" for client in clients.values()]
-        await until(lambda: all(lists.resources.known_for(session) for session in sessions))
-        await lists.again()
+            await add(client, name)
+        # Each of them shows that the hub has read the list of that client's process since both calls.
+        await until(lambda: {f"interlock://a/note://{name}" for name in clients} <= exposed(hub))
+        await hub.hub_app.upstreams["a"].lists.again()
         shown = {name: await descriptions(client) for name, client in clients.items()}
         for name, described in shown.items():
             assert described <= {f"the notes of {name}"}

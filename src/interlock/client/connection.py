@@ -283,11 +283,6 @@ class Connection:
         """Check with a ping that the server is there. Raises a `Fault` if not."""
         await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether a server of the stateless era has agreed to report changes."""
-        return self._watch is not None and self._watch.acknowledged
-
     async def watch(
         self,
         *,

@@ -75,8 +75,6 @@ class Watch:
         self._wait = FIRST_WAIT
         self._refused = 0
         self._stopped = False
-        self.acknowledged = False
-        """Whether the server has acknowledged the subscription (stateless era)."""
 
     async def set(
         self, lists: bool, uris: frozenset[str], tasks: frozenset[str] = frozenset(), *, live: bool = False
@@ -165,7 +163,6 @@ class Watch:
         if method != ACKNOWLEDGED:
             self._connection.listener.on_notification(method, params)
             return
-        self.acknowledged = True
         self._end_before()
         listening.acknowledge(params)
         if listening.missed:

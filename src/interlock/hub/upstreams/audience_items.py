@@ -55,10 +55,6 @@ class AudienceItems:
         """Forget the list of an audience or a private connection. Returns whether it had items of its own."""
         return bool(self._further.pop(audience, None))
 
-    def known_for(self, audience: str) -> bool:
-        """Whether the list of an audience or a private connection was taken and had items of its own."""
-        return bool(self._further.get(audience))
-
     def further(self) -> dict[str, FurtherItem]:
         """All items that not everybody has, by id."""
         found: dict[str, FurtherItem] = {}
