@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from interlock.hub.calls.bridges.client_questions import ClientQuestions
+from interlock.hub.calls.bridges import url_elicitation
+from interlock.hub.calls.bridges.client_questions import ClientQuestions, questions_in
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.upstreams.client_requests import ClientRequest, judged_params
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.methods import METHODS
 from interlock.transports.exchange import check_capability
-from interlock.wire.errors import Fault, internal_error
+from interlock.wire.errors import ErrorObject, Fault, internal_error
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ class CallRequests:
 
     def put_all(self, result: bytes) -> None:
         """Put the questions in a stateless server's answer to a client of the handshake era. Raises a `Fault`."""
+        self._check_may_ask()
         call, forwarder = self._call, self._forwarder
         if self._rounds is None:
             self._rounds = ClientQuestions(
@@ -94,8 +97,32 @@ class CallRequests:
         self._wait_for(waiting)
         return waiting
 
-    def leave(self, questions: Sequence[tuple[str, bytes]], then: Callable[[], None]) -> None:
-        """Judge the questions in the result of the call, then call `then`. The first refused one refuses the call."""
+    def judge_result(self, result: bytes, then: Callable[[], None]) -> None:
+        """Judge the questions of a stateless server to a stateless client, then call `then`.
+
+        The first refused one refuses the call.
+        """
+        try:
+            self._check_may_ask()
+            self._judge_all(questions_in(result, self._call.exchange.dialect), then)
+        except Fault as fault:
+            self._forwarder.refuse(fault)
+
+    def judge_error(self, error: ErrorObject, then: Callable[[], None]) -> None:
+        """Judge the pages that an error asks a person to open, then call `then`: each is a question to that person."""
+        try:
+            self._judge_all(url_elicitation.questions_in(error), then)
+        except Fault as fault:
+            self._forwarder.refuse(fault)
+
+    def _check_may_ask(self) -> None:
+        """Raise UPSTREAM_ERROR if this method cannot be answered with questions (2026-07-28, Multi Round-Trip Requests:
+        Supported Requests)."""
+        method = self._call.exchange.request.method
+        if not METHODS[method].may_ask:
+            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered {method} with questions")
+
+    def _judge_all(self, questions: Sequence[tuple[str, bytes]], then: Callable[[], None]) -> None:
         judged = [self._judged(method, params, b"", leaves=True) for method, params in questions]
         for each in judged:
             self._wait_for(each)

@@ -1,12 +1,12 @@
 """Forwards one call to its server, and the answer, progress and questions of the server to the client.
 
-Ids, progress tokens and request states never cross the hub: each side has its own.
+Ids, progress tokens and request states never cross the hub: each side has its own. This file has the way of every call;
+answers in another form, questions, chunks, callbacks and errors have files of their own in this package.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
@@ -15,18 +15,16 @@ import msgspec
 from interlock.client.connection import Connection
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in
 from interlock.hub.calls import recording
-from interlock.hub.calls.bridges import url_elicitation as url_first
-from interlock.hub.calls.bridges.client_questions import questions_in
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.call_notifications import relay_notification
 from interlock.hub.calls.dispatch.call_requests import CallRequests
-from interlock.hub.calls.dispatch.callbacks import CallbackRelay, ServerCallbacks
+from interlock.hub.calls.dispatch.callbacks import ServerCallbacks
 from interlock.hub.calls.dispatch.chunk_checks import checked_content
+from interlock.hub.calls.dispatch.mgp_relays import NOTIFICATIONS, MgpRelays
 from interlock.hub.calls.dispatch.recovery import UNSENT, CallRecovery
 from interlock.hub.calls.dispatch.server_errors import answer_error, answer_fault, answer_loss, loss_of
-from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.late_results import LateResults
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
@@ -37,7 +35,6 @@ from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.reserved_names import error_of_server, params_of_server
 from interlock.protocols.mgp import streaming
-from interlock.protocols.mgp.callbacks import REQUEST as CALLBACK
 from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.link import Outgoing
 from interlock.transports.requests.open_requests import OpenRequests
@@ -88,24 +85,19 @@ class Forwarder(msgspec.Struct, eq=False):
     _cancelling: bool = False
     """Whether its client has asked to cancel it by its id."""
     _answered_cancelled: bool = False
-    _callbacks: CallbackRelay | None = None
-    """Answers callbacks of a server that agreed on them."""
-    _stream: StreamRelay | None = None
-    """Relays chunks and progress of a server that agreed on MGP's streaming."""
+    _relays: MgpRelays | None = None
+    """Relays chunks, progress and callbacks of a server that speaks MGP."""
 
-    @property
-    def attended(self) -> bool:
-        """Whether its client waits for it now."""
-        exchange = self._call.exchange
-        return not isinstance(exchange, ParkedExchange) or exchange.attended
+    # Sending
 
     def send(self, more: Members | None = None) -> None:
         """Send the call, with additional members where it is repeated. A failure to send is its answer."""
         call = self._call
         try:
             if self._connection.mgp is not None and self._handle is None:
-                self._stream = relay_for(call, self._plan, self._connection, self._translation())
-                self._callbacks = self._dispatcher.callbacks.relay_for(call, self._connection, self)
+                self._relays = MgpRelays.of(
+                    call, self._plan, self._connection, self._translation(), self._dispatcher.callbacks, self
+                )
             outgoing = self._outgoing(more)
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
@@ -119,238 +111,6 @@ class Forwarder(msgspec.Struct, eq=False):
                 self._send_outgoing(outgoing)
         except Fault as fault:
             (self.on_lost if fault.name == UNSENT else self._fail)(fault)
-
-    def _send_outgoing(self, outgoing: Outgoing) -> None:
-        try:
-            if not self._finished:
-                self._handle = self._connection.send(outgoing, self)
-                if self._stream is not None:
-                    self._stream.begin(self._handle)
-        except Fault as fault:
-            (self.on_lost if fault.name == UNSENT else self._fail)(fault)
-
-    def _fail(self, fault: Fault) -> None:
-        self._outcome = recording.failed(self._outcome, fault)
-        self._finish()
-        answer_fault(self._call, self._plan.processor, fault)
-
-    async def cancel_for_client(self, reason: str) -> bytes | None:
-        """Cancel the call as its client asked (MGP, Cancellation). The call is answered with an error, and this returns
-        the content so far; None where the call was answered in the meantime."""
-        self._cancelling = True
-        content = None if self._stream is None else await self._stream.cancel(reason)
-        if self._finished and not self._answered_cancelled:
-            return None
-        self.cancelled(reason)
-        self._call.exchange.fail(Fault("CANCELLED", "the call was cancelled"))
-        return b"[]" if content is None else await checked_content(self._call, self._plan, content)
-
-    def on_response(self, answer: Result | Failure) -> None:
-        """Answer the client in its own terms."""
-        call, modern = self._call, self._connection.modern
-        if self._cancelling and isinstance(answer, Failure):
-            self._outcome, self._answered_cancelled = CANCELLED, True
-            self._fail(Fault("CANCELLED", "the call was cancelled"))
-            return
-        modern_client = call.exchange.dialect.modern
-        if modern and not modern_client and self._asks_client(answer):
-            return
-        if isinstance(answer, Failure):
-            self._on_error(answer.error)
-            return
-        try:
-            read = answer if type(answer) is ReadResult else read_answer(answer)
-            members = read.members
-            asks = modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED
-        except Fault as fault:
-            self._outcome = UNREADABLE
-            self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}", quotes_server=True))
-            return
-        outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
-        self._outcome = msgspec.structs.replace(outcome, size=len(read.result))
-        if asks:
-            self._judge_questions(read)
-        else:
-            self._answer_read(read)
-
-    def _answer_read(self, read: ReadResult) -> None:
-        """Answer the client with a result. Most are passed on unchanged."""
-        if self._stream is not None or not read.clean or not self._is_in_form(read.members):
-            self._answer_translated(read)
-            return
-        self._finish()
-        exchange = self._call.exchange
-        if self._plan.processor is None and exchange.reachable:
-            exchange.result(read.result)
-        else:
-            self._deliver(read.result)
-
-    def _is_in_form(self, members: ResultMembers) -> bool:
-        """Whether a result already has the form of the client's revision."""
-        modern, dialect = self._connection.modern, self._call.exchange.dialect
-        if modern is not dialect.modern:
-            return False
-        if not modern:
-            return dialect.revision.structures
-        shared = members.scope is not _UNSET and not members.private
-        return members.result_type == COMPLETE and not shared and self._call.target.kind != "resource"
-
-    def _answer_translated(self, read: ReadResult) -> None:
-        """Answer the client with a result in its own terms."""
-        try:
-            result = read.result if self._stream is None else self._stream.finish(read.result)
-            translated = self._translation().result(result, read.members, self._deliver)
-        except Fault as fault:
-            self._fail(fault)
-        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            self._fail(Fault("UPSTREAM_ERROR", f"the answer of {self._call.target.server} cannot be read: {cause}"))
-        else:
-            self._finish()
-            if translated is not None:
-                self._deliver(translated)
-
-    def _judge_questions(self, read: ReadResult) -> None:
-        """Answer a stateless client with the questions of a stateless server, once the gates passed all of them."""
-        try:
-            self._translation().check_may_ask()
-            self._leave(questions_in(read.result, self._call.exchange.dialect), partial(self._answer_read, read))
-        except Fault as fault:
-            self._fail(fault)
-
-    def _leave(self, questions: list[tuple[str, bytes]], then: Callable[[], None]) -> None:
-        """Have the gates judge questions to the client, then call `then`. If one is refused, that is the answer."""
-        # The server has answered: there is no request that a cancellation could reach.
-        self._handle = None
-        self._requests().leave(questions, then)
-
-    def refuse(self, fault: Fault) -> None:
-        """Answer with a refusal, unless the call is over."""
-        if not self._finished:
-            self._fail(fault)
-
-    def _deliver(self, result: bytes | Fault) -> None:
-        """Answer with a result, processed as the settings of its server say."""
-        if isinstance(result, Fault):
-            answer_fault(self._call, self._plan.processor, result)
-        else:
-            self._dispatcher.late_results.answer(self._call, self._plan, result)
-
-    def _on_error(self, error: ErrorObject) -> None:
-        self._outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
-        error = error_of_server(error)
-        if error.code != URL_FIRST:
-            self._on_known_error(error)
-            return
-        try:
-            # Pages that a person is to open are questions to that person.
-            self._leave(url_first.questions_in(error), partial(self._on_known_error, error))
-        except Fault as fault:
-            self._fail(fault)
-
-    def _on_known_error(self, error: ErrorObject) -> None:
-        self._finish()
-        answer = partial(answer_error, self._call, self._plan, self._connection, self._dispatcher, self._began)
-        if self._plan.processor is None:
-            answer(error)
-        else:
-            self._plan.processor.error(self._call, error, answer)
-
-    def on_notification(self, method: str, params: bytes) -> None:
-        """Relay a notification about this call, or on its stream."""
-        params = params_of_server(params)
-        if method == streaming.CHUNK:
-            if self._stream is not None:
-                self._stream.on_chunk(params)
-            return
-        if self._plan.processor is not None:
-            params = self._plan.processor.params(params)
-        if method == CALLBACK:
-            if self._callbacks is not None:
-                self._callbacks.on_request(params)
-        elif method == streaming.PROGRESS:
-            if self._stream is not None:
-                self._stream.on_progress(params)
-        else:
-            relay_notification(self._call, self._connection, self._owner, method, params)
-
-    def on_request(self, request: Request) -> None:
-        """Put a request of the server to the client: possible where the connection is the client's own."""
-        if self._owner is None:
-            # It may be for the hub itself. Any other is refused there.
-            self._connection.listener.on_request(request)
-            return
-        ask = partial(self._requests().ask, self._owner)
-        self._owner.relay(self._connection, request, self._call.caller, ask, self._call.exposed_server)
-
-    def on_lost(self, fault: Fault) -> None:
-        """Answer a call that the server will not answer."""
-        call, upstream = self._call, self._dispatcher.upstream_of(self._call)
-        lost = loss_of(call, self._plan, fault)
-        self._outcome = recording.lost(lost)
-        self._finish()
-        answer_loss(call, self._plan, self._dispatcher, upstream, lost, self._began, unsent=fault.name == UNSENT)
-
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        """Ask the client on the stream of this call."""
-        return self._call.exchange.ask(method, params)
-
-    def ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        """Ask the client for a callback of the server, once the gates let it pass."""
-        return self._requests().call_back(method, params)
-
-    def wait_longer(self, seconds: float) -> None:
-        """Let the server take longer: it waits for an answer."""
-        self.extend(max(seconds, self._plan.timeouts.tool_s))
-
-    def extend(self, seconds: float) -> None:
-        """Give the server this much time for its answer, from now on."""
-        if self._handle is not None and not self._finished:
-            self._connection.extend(self._handle, asyncio.get_running_loop().time() + seconds)
-
-    def _asks_client(self, answer: Result | Failure) -> bool:
-        """Whether a stateless server's answer is a question. It is then put to the client of the handshake era."""
-        if isinstance(answer, Failure):
-            return False
-        try:
-            if read_answer(answer).members.kind != INPUT_REQUIRED:
-                if self._open_requests is not None:
-                    self._open_requests.completed()
-                return False
-            self._translation().check_may_ask()
-            self._requests().put_all(answer.result)
-        except Fault as fault:
-            self.on_lost(fault)
-        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            self.on_lost(Fault("UPSTREAM_ERROR", f"a question of {self._call.target.server} cannot be read: {cause}"))
-        return True
-
-    def cancelled(self, reason: str) -> None:
-        """Cancel the request to the server: the client no longer wants the answer."""
-        if not self._finished and (self._handle is not None or self._outcome is not None):
-            if self._handle is not None:
-                self._connection.cancel(self._handle, reason)
-            self._outcome = CANCELLED
-        self._finish()
-
-    def _finish(self) -> None:
-        if self._finished:
-            return
-        self._finished = True
-        # Exchange and call would keep each other alive.
-        self._call.exchange.on_cancel = None
-        if self._stream is not None:
-            self._stream.stop()
-        if self._callbacks is not None:
-            callbacks, self._callbacks = self._callbacks, None
-            callbacks.stop()
-        if self._call.exchange.dialect.mgp is not None:
-            self._dispatcher.open_requests.remove(self)
-        if self._owner is not None:
-            self._owner.open.discard(self)
-        if self._open_requests is not None:
-            requests, self._open_requests = self._open_requests, None
-            requests.withdraw()
-        self._dispatcher.done(self._call, self._outcome)
 
     def _outgoing(self, more: Members | None) -> Outgoing:
         """The request for the server, with `more` where it is repeated. A plain one is made without decoding."""
@@ -376,16 +136,238 @@ class Forwarder(msgspec.Struct, eq=False):
             params = b"".join(pieces) if wants_progress else b"".join((*pieces, tail, b"}"))
             rest = tail + b"}" if wants_progress else None
         else:
-            stream = self._stream is not None and self._stream.asks_for_chunks
+            stream = self._relays is not None and self._relays.asks_for_chunks
             params = self._translation().params(call.members, more, stream=stream)
         name, now = None if target.kind == "completion" else target.name, self._dispatcher.loop.time()
-        accepts = _NOTHING if self._stream is None else self._stream.accepts
         return Outgoing(
             exchange.request.method, params, now + patience, name, headers, wants_progress,
             max_deadline=now + patience * MAX_TIMEOUT_FACTOR, introduced=True, patience=patience, rest=rest,
             idempotent=None if tool is None else tool.idempotent,
-            accepts=accepts if self._callbacks is None else accepts | {CALLBACK},
+            accepts=_NOTHING if self._relays is None else self._relays.accepts,
         )  # fmt: skip
+
+    def _send_outgoing(self, outgoing: Outgoing) -> None:
+        try:
+            if not self._finished:
+                self._handle = self._connection.send(outgoing, self)
+                if self._relays is not None and self._relays.stream is not None:
+                    self._relays.stream.begin(self._handle)
+        except Fault as fault:
+            (self.on_lost if fault.name == UNSENT else self._fail)(fault)
+
+    # The answer of the server
+
+    def on_response(self, answer: Result | Failure) -> None:
+        """Answer the client in its own terms."""
+        call, modern = self._call, self._connection.modern
+        if self._cancelling and isinstance(answer, Failure):
+            self._outcome, self._answered_cancelled = CANCELLED, True
+            self._fail(Fault("CANCELLED", "the call was cancelled"))
+            return
+        modern_client = call.exchange.dialect.modern
+        if modern and not modern_client and self._asks_client(answer):
+            return
+        if isinstance(answer, Failure):
+            self._on_error(answer.error)
+            return
+        try:
+            read = answer if type(answer) is ReadResult else read_answer(answer)
+            members = read.members
+            asks = modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED
+        except Fault as fault:
+            self._outcome = UNREADABLE
+            self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}", quotes_server=True))
+            return
+        outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
+        self._outcome = msgspec.structs.replace(outcome, size=len(read.result))
+        if asks:
+            self._after_answer().judge_result(read.result, partial(self._answer_read, read))
+        else:
+            self._answer_read(read)
+
+    def _answer_read(self, read: ReadResult) -> None:
+        """Answer the client with a result. Most are passed on unchanged."""
+        streams = self._relays is not None and self._relays.stream is not None
+        if streams or not read.clean or not self._is_in_form(read.members):
+            self._answer_translated(read)
+            return
+        self._finish()
+        exchange = self._call.exchange
+        if self._plan.processor is None and exchange.reachable:
+            exchange.result(read.result)
+        else:
+            self._deliver(read.result)
+
+    def _is_in_form(self, members: ResultMembers) -> bool:
+        """Whether a result already has the form of the client's revision."""
+        modern, dialect = self._connection.modern, self._call.exchange.dialect
+        if modern is not dialect.modern:
+            return False
+        if not modern:
+            return dialect.revision.structures
+        shared = members.scope is not _UNSET and not members.private
+        return members.result_type == COMPLETE and not shared and self._call.target.kind != "resource"
+
+    def _answer_translated(self, read: ReadResult) -> None:
+        """Answer the client with a result in its own terms."""
+        try:
+            stream = None if self._relays is None else self._relays.stream
+            result = read.result if stream is None else stream.finish(read.result)
+            translated = self._translation().result(result, read.members, self._deliver)
+        except Fault as fault:
+            self._fail(fault)
+        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+            self._fail(Fault("UPSTREAM_ERROR", f"the answer of {self._call.target.server} cannot be read: {cause}"))
+        else:
+            self._finish()
+            if translated is not None:
+                self._deliver(translated)
+
+    def _deliver(self, result: bytes | Fault) -> None:
+        """Answer with a result, processed as the settings of its server say."""
+        if isinstance(result, Fault):
+            answer_fault(self._call, self._plan.processor, result)
+        else:
+            self._dispatcher.late_results.answer(self._call, self._plan, result)
+
+    def _on_error(self, error: ErrorObject) -> None:
+        self._outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
+        error = error_of_server(error)
+        if error.code == URL_FIRST:
+            self._after_answer().judge_error(error, partial(self._answer_error, error))
+        else:
+            self._answer_error(error)
+
+    def _answer_error(self, error: ErrorObject) -> None:
+        self._finish()
+        answer = partial(answer_error, self._call, self._plan, self._connection, self._dispatcher, self._began)
+        if self._plan.processor is None:
+            answer(error)
+        else:
+            self._plan.processor.error(self._call, error, answer)
+
+    def on_lost(self, fault: Fault) -> None:
+        """Answer a call that the server will not answer."""
+        call, upstream = self._call, self._dispatcher.upstream_of(self._call)
+        lost = loss_of(call, self._plan, fault)
+        self._outcome = recording.lost(lost)
+        self._finish()
+        answer_loss(call, self._plan, self._dispatcher, upstream, lost, self._began, unsent=fault.name == UNSENT)
+
+    def _asks_client(self, answer: Result | Failure) -> bool:
+        """Whether a stateless server's answer is a question. It is then put to the client of the handshake era."""
+        if isinstance(answer, Failure):
+            return False
+        try:
+            if read_answer(answer).members.kind != INPUT_REQUIRED:
+                if self._open_requests is not None:
+                    self._open_requests.completed()
+                return False
+            self._requests().put_all(answer.result)
+        except Fault as fault:
+            self.on_lost(fault)
+        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+            self.on_lost(Fault("UPSTREAM_ERROR", f"a question of {self._call.target.server} cannot be read: {cause}"))
+        return True
+
+    def _after_answer(self) -> CallRequests:
+        """The requests of a server that has answered, so that no cancellation could reach it."""
+        self._handle = None
+        return self._requests()
+
+    # Messages of the server before its answer
+
+    def on_notification(self, method: str, params: bytes) -> None:
+        """Relay a notification about this call, or on its stream."""
+        params = params_of_server(params)
+        # Chunks have checks of their own.
+        if self._plan.processor is not None and method != streaming.CHUNK:
+            params = self._plan.processor.params(params)
+        if method not in NOTIFICATIONS:
+            relay_notification(self._call, self._connection, self._owner, method, params)
+        elif self._relays is not None:
+            self._relays.on_notification(method, params)
+
+    def on_request(self, request: Request) -> None:
+        """Put a request of the server to the client: possible where the connection is the client's own."""
+        if self._owner is None:
+            # It may be for the hub itself. Any other is refused there.
+            self._connection.listener.on_request(request)
+            return
+        ask = partial(self._requests().ask, self._owner)
+        self._owner.relay(self._connection, request, self._call.caller, ask, self._call.exposed_server)
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client on the stream of this call."""
+        return self._call.exchange.ask(method, params)
+
+    def ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client for a callback of the server, once the gates let it pass."""
+        return self._requests().call_back(method, params)
+
+    def wait_longer(self, seconds: float) -> None:
+        """Let the server take longer: it waits for an answer."""
+        self.extend(max(seconds, self._plan.timeouts.tool_s))
+
+    def extend(self, seconds: float) -> None:
+        """Give the server this much time for its answer, from now on."""
+        if self._handle is not None and not self._finished:
+            self._connection.extend(self._handle, asyncio.get_running_loop().time() + seconds)
+
+    @property
+    def attended(self) -> bool:
+        """Whether its client waits for it now."""
+        exchange = self._call.exchange
+        return not isinstance(exchange, ParkedExchange) or exchange.attended
+
+    # The end
+
+    async def cancel_for_client(self, reason: str) -> bytes | None:
+        """Cancel the call as its client asked (MGP, Cancellation). The call is answered with an error, and this returns
+        the content so far; None where the call was answered in the meantime."""
+        self._cancelling = True
+        stream = None if self._relays is None else self._relays.stream
+        content = None if stream is None else await stream.cancel(reason)
+        if self._finished and not self._answered_cancelled:
+            return None
+        self.cancelled(reason)
+        self._call.exchange.fail(Fault("CANCELLED", "the call was cancelled"))
+        return b"[]" if content is None else await checked_content(self._call, self._plan, content)
+
+    def cancelled(self, reason: str) -> None:
+        """Cancel the request to the server: the client no longer wants the answer."""
+        if not self._finished and (self._handle is not None or self._outcome is not None):
+            if self._handle is not None:
+                self._connection.cancel(self._handle, reason)
+            self._outcome = CANCELLED
+        self._finish()
+
+    def refuse(self, fault: Fault) -> None:
+        """Answer with a refusal, unless the call is over."""
+        if not self._finished:
+            self._fail(fault)
+
+    def _fail(self, fault: Fault) -> None:
+        self._outcome = recording.failed(self._outcome, fault)
+        self._finish()
+        answer_fault(self._call, self._plan.processor, fault)
+
+    def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        # Exchange and call would keep each other alive.
+        self._call.exchange.on_cancel = None
+        if self._relays is not None:
+            self._relays.stop()
+        if self._call.exchange.dialect.mgp is not None:
+            self._dispatcher.open_requests.remove(self)
+        if self._owner is not None:
+            self._owner.open.discard(self)
+        if self._open_requests is not None:
+            requests, self._open_requests = self._open_requests, None
+            requests.withdraw()
+        self._dispatcher.done(self._call, self._outcome)
 
     def _requests(self) -> CallRequests:
         """The requests of the server to the client within this call."""

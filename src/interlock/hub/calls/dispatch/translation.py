@@ -112,13 +112,6 @@ class Translation:
             fields[STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)
 
-    def check_may_ask(self) -> None:
-        """Raise UPSTREAM_ERROR if this method cannot be answered with questions (2026-07-28, Multi Round-Trip Requests:
-        Supported Requests)."""
-        method = self._call.exchange.request.method
-        if not METHODS[method].may_ask:
-            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered {method} with questions")
-
     def result(self, result: bytes, members: ResultMembers, deliver: Callable[[bytes | Fault], None]) -> bytes | None:
         """A result for the client's era; None for a large one, which a thread rewrites and delivers. Raises a `Fault`,
         msgspec.DecodeError or UnicodeDecodeError."""
