@@ -1,7 +1,6 @@
-"""The inbox: approval requests that wait for a person, answers that still hold, and the rules learned from them.
+"""The inbox: asks people for approvals, takes their answers, uses approvals up, and learns rules from them.
 
-Two requests on the same matter are one. Every change is stored before anyone is notified; reads come from memory
-(`decision_index.py`).
+Two requests on the same matter are one. Every change is stored before anyone is notified. `inbox_reads.py` reads.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from itertools import islice
 from typing import Final
 
 import msgspec
@@ -20,11 +18,10 @@ from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, ApprovalRequest, Decision, Where, asker_of, new_id
 from interlock.hub.approvals.decision_commits import add_record, follow_others, too_many
-from interlock.hub.approvals.decision_index import DecisionIndex
 from interlock.hub.approvals.due_decisions import due_decisions
+from interlock.hub.approvals.inbox_reads import InboxReads
 from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
-from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, WantedRequests
-from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, Rule
+from interlock.hub.approvals.rules import LEARNED, Rule
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
 from interlock.hub.approvals.waiting_callers import WaitingCallers
@@ -50,7 +47,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-class Inbox:
+class Inbox(InboxReads):
     """All decisions of a hub. Used on the loop's thread, after `start`."""
 
     def __init__(
@@ -64,18 +61,13 @@ class Inbox:
         record: RecordDecision = lambda decision, by: None,
         record_rule: RecordRule = lambda rule, by, made: None,
     ) -> None:
+        super().__init__(clock, still_allowed, LearnedRules(record_rule))
         self._valid_s = valid_s
         self._seal = seal
-        self._clock = clock
-        self.still_allowed = still_allowed
-        """Whether the asker may still ask for the same, with the same credential."""
         self._record = record
         """Makes the audit record, which is committed with the change."""
         self._store: Store
         self._decisions: Mirror[Decision]
-        self._rules = LearnedRules(record_rule)
-        self._index = DecisionIndex()
-        self.history = self._index.history
         self._listeners: list[Listener] = []
         self.bus = bus or Bus()
         self._watching: set[Subscription] = set()
@@ -110,72 +102,6 @@ class Inbox:
     def watched(self) -> bool:
         """Whether a person watches for requests."""
         return any(not subscription.closed for subscription in self._watching)
-
-    # Reading
-    def get(self, id: str) -> Decision:
-        """A decision by its id. Raises NOT_FOUND."""
-        found = self._index.get(id)
-        if found is None:
-            raise Fault("NOT_FOUND", f"no approval request {id[:40]!r}", hint="`interlock approvals list` shows them")
-        return found
-
-    def all(self, *, only_open: bool) -> list[Decision]:
-        """Decisions, the oldest first."""
-        found = self.unsorted(only_open=only_open)
-        return sorted((one for one in found if not only_open or self.is_open(one)), key=lambda one: one.created)
-
-    def unsorted(self, *, only_open: bool) -> list[Decision]:
-        """All decisions, or the unanswered ones, some of which may have expired. There may be thousands."""
-        return self._index.open if only_open else [*self._index.all]
-
-    def is_open(self, decision: Decision) -> bool:
-        """Whether an unanswered decision may still be answered."""
-        return decision.deadline > self._clock() and self.still_allowed(decision.request)
-
-    def part(self, wanted: WantedRequests) -> OpenPart:
-        """A part of the open requests. Its cost depends on the length of the part, not on the number of requests."""
-        found, count = list[Decision](), self._index.open_count
-        candidates, place = iter(wanted.candidates(self._index)), wanted.first
-        for one in islice(candidates, wanted.first, wanted.first + MAX_LOOKED_AT):
-            place += 1
-            if self.is_open(one):
-                found.append(one)
-            if len(found) == wanted.most:
-                break
-        if wanted.selects or count <= EXACT:
-            count = sum(self.is_open(one) for one in islice(wanted.candidates(self._index), EXACT))
-        return OpenPart(found, count, None if next(candidates, None) is None else place)
-
-    @property
-    def open_count(self) -> int:
-        """How many requests wait for an answer."""
-        return self._index.open_count
-
-    def current(self, request: ApprovalRequest) -> Decision | None:
-        """The decision on the same matter that is open, or whose answer holds.
-
-        An approval from before a taint does not hold for a request that is asked every time.
-        """
-        found = self._index.of_matter(request.matter)
-        if found is None or found.deadline <= self._clock() or not self.still_allowed(found.request):
-            return None
-        is_earlier = request.every_time and not found.request.every_time
-        return None if is_earlier and found.state is DecisionState.APPROVED else found
-
-    def rule_for(self, request: ApprovalRequest) -> Rule | None:
-        """The rule that allows exactly this call; None for a request that is asked every time."""
-        return None if request.every_time else self._rules.covering(request)
-
-    def rules(self) -> list[Rule]:
-        """Every rule, the oldest first."""
-        return self._rules.all()
-
-    def offers_rule(self, decision: Decision) -> bool:
-        """Whether the same call was approved often enough to offer a rule."""
-        request = decision.request
-        if request.kind not in LEARNED or request.every_time or self.rule_for(request) is not None:
-            return False
-        return self.history.times_approved(request) >= OFFER_AFTER
 
     # Asking and answering
 
@@ -307,14 +233,6 @@ class Inbox:
         for decision in decisions:
             if decision.state in (DecisionState.OPEN, DecisionState.APPROVED):
                 await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
-
-    def has_about(self, kind: str, server: str) -> bool:
-        """Whether there are current decisions of one kind about one server."""
-        return self._index.has_about(kind, server)
-
-    def about(self, kind: str, server: str) -> list[Decision]:
-        """The current decisions of one kind about one server."""
-        return self._index.about(kind, server)
 
     async def make_rule(self, id: str, by: Principal) -> Rule:
         """Make a rule from an approval."""
