@@ -5,7 +5,6 @@ A result never becomes a failure. A long one keeps its beginning and says where 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -15,11 +14,18 @@ from interlock.config.settings import ServerSettings
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.chunk_filter import ChunkFilter
-from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks, text_of
+from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks
 from interlock.hub.calls.dispatch.error_search import SearchedError, search_error, unjudged, withheld
-from interlock.hub.calls.dispatch.result_division import Division, left_over
+from interlock.hub.calls.dispatch.result_cutting import (
+    BYTES_PER_TOKEN,
+    CutResult,
+    LongResult,
+    cut_result,
+    first_bytes,
+    read_long,
+)
 from interlock.hub.calls.dispatch.result_masking import WITHHELD, ResultMasker, findings_of
-from interlock.hub.calls.dispatch.result_pages import LIFE_S, MAX_BYTES_EACH, ResultPages, head, page_end
+from interlock.hub.calls.dispatch.result_pages import LIFE_S, MAX_BYTES_EACH, ResultPages
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.dispatch.text_results import text_result
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
@@ -29,8 +35,6 @@ from interlock.judge.results import is_loaded, judge_result, load, made_visible
 from interlock.process.fair_threads import Unwanted
 from interlock.wire.errors import ErrorObject
 
-BYTES_PER_TOKEN: Final = 4
-"""The estimate, where tokens cannot be counted in time. A token takes at least one byte, so fewer bytes always fit."""
 SCAN_HERE: Final = 500
 """Bytes that are searched on the loop, once the signals are compiled; a longer result in a thread."""
 LINKS_SINCE: Final = "2025-06-18"
@@ -48,8 +52,7 @@ class ResultPostprocessor:
         tokens: ResultTokens,
         findings: ObservedFindings,
     ) -> None:
-        self._most = settings.max_result_tokens
-        """In tokens."""
+        self._max_tokens = settings.max_result_tokens
         self._tokens = tokens
         self._scans = settings.scan_results != "off"
         self._escapes = settings.scan_results == "escape"
@@ -70,7 +73,7 @@ class ResultPostprocessor:
     ) -> None:
         """Process a result and deliver it, now or when a thread is done with it."""
         size = len(result)
-        may_be_long = self._most is not None and size > self._most
+        may_be_long = self._max_tokens is not None and size > self._max_tokens
         if not self._scans and not may_be_long:
             deliver(result)
         elif may_be_long or size > SCAN_HERE or not is_loaded():
@@ -93,7 +96,7 @@ class ResultPostprocessor:
 
     def chunks(self, call: Call) -> ChunkFilter:
         """The checks for the chunks of one call."""
-        most_bytes = None if self._most is None else self._most * BYTES_PER_TOKEN
+        most_bytes = None if self._max_tokens is None else self._max_tokens * BYTES_PER_TOKEN
         return ChunkChecks(
             call,
             self._judging,
@@ -114,11 +117,11 @@ class ResultPostprocessor:
         try:
             with judging.holding_result(owner, len(result)):
                 prepared = await judging.run_result(owner, lambda: self._prepared(result), is_wanted)
-                if self._most is not None and prepared.long is not None:
-                    long, most = prepared.long, self._most
+                if self._max_tokens is not None and prepared.long is not None:
+                    long, max_tokens = prepared.long, self._max_tokens
                     extra = len(long.texts) > len(long.blocks)
-                    division = await self._tokens.divide(long.texts, most, whole_last=extra)
-                    cut = await judging.run_result(owner, lambda: _cut(long, division, most, extra))
+                    division = await self._tokens.divide(long.texts, max_tokens, whole_last=extra)
+                    cut = await judging.run_result(owner, lambda: cut_result(long, division, max_tokens, extra))
                     prepared = prepared._replace(cut=cut)
         except Unwanted:
             assert on_unwanted is not None
@@ -126,8 +129,8 @@ class ResultPostprocessor:
             return
         except Exception as cause:  # the tool has done its work: the call is answered, and flagged
             prepared = prepared._replace(found=(*prepared.found, unjudged(cause)))
-            if self._most is not None and prepared.text is None:
-                prepared = prepared._replace(text=_head(prepared.result, self._most * BYTES_PER_TOKEN))
+            if self._max_tokens is not None and prepared.text is None:
+                prepared = prepared._replace(text=first_bytes(prepared.result, self._max_tokens * BYTES_PER_TOKEN))
         self._deliver(call, prepared, deliver)
 
     async def _search_error_in_thread(
@@ -155,10 +158,10 @@ class ResultPostprocessor:
         if self._scans:
             load()  # so that the next short result can be judged on the loop
         searched = self._searched(result)
-        if self._most is None or len(searched.result) <= self._most or searched.text is not None:
+        if self._max_tokens is None or len(searched.result) <= self._max_tokens or searched.text is not None:
             return searched
         try:
-            return searched._replace(long=_read(searched.result, self._most))
+            return searched._replace(long=read_long(searched.result, self._max_tokens))
         except (msgspec.MsgspecError, ValueError, RecursionError):
             uncut = Finding("result.uncut", "It is too long, and not in a form that can be cut.")
             return searched._replace(found=(*searched.found, uncut))
@@ -200,7 +203,7 @@ class ResultPostprocessor:
         else:
             deliver(prepared.result if cut is None else self._with_link(call, cut))
 
-    def _with_link(self, call: Call, cut: _Cut) -> bytes:
+    def _with_link(self, call: Call, cut: CutResult) -> bytes:
         """The head of a result, how much of it that is, and where the rest can be read."""
         division = cut.division
         uri, count = self._pages.keep(call.caller.owner, cut.rest, division.bounds, call.target.tool)
@@ -220,29 +223,13 @@ class ResultPostprocessor:
         return msgspec.json.encode({**cut.fields, "content": blocks})
 
 
-class _Long(NamedTuple):
-    """The texts of a result that may be too long, in the order in which they are shown."""
-
-    fields: dict[str, msgspec.Raw]
-    blocks: list[object]
-    texts: list[str]
-    """One for each block; of a structure that no text repeats, one more."""
-
-
-class _Cut(NamedTuple):
-    fields: dict[str, msgspec.Raw]
-    shown_blocks: list[object]
-    rest: bytes
-    division: Division
-
-
 class _Prepared(NamedTuple):
     result: bytes
     found: tuple[Finding, ...] = ()
     masked: Mapping[str, int] = {}
     """How much was masked, by kind."""
-    long: _Long | None = None
-    cut: _Cut | None = None
+    long: LongResult | None = None
+    cut: CutResult | None = None
     text: str | None = None
     """The text in place of the result, where it is not shown."""
 
@@ -258,81 +245,3 @@ def postprocessor_for(
     if settings is None or (settings.max_result_tokens is None and settings.scan_results == "off"):
         return None
     return ResultPostprocessor(settings, pages, judging, tokens, findings)
-
-
-def _head(result: bytes, most_bytes: int) -> str | None:
-    """The beginning of a result that no thread could cut, as text. This reads no more than it shows. None for one that
-    can be shown whole."""
-    if len(result) <= most_bytes:
-        return None
-    shown = result[:most_bytes].decode(errors="ignore")
-    note = f"[Cut here: {most_bytes:,} of {len(result):,} bytes are shown. The hub could not read the result.]"
-    return f"{shown}\n{note}"
-
-
-def _read(result: bytes, most: int) -> _Long | None:
-    """The texts of a result that may have too many tokens; None for one that certainly has not."""
-    fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-    blocks = msgspec.json.decode(fields.get("content", b"[]"), type=list[object])
-    texts = [text_of(block) for block in blocks]
-    structured = bytes(fields.pop("structuredContent", b""))
-    whole = sum(len(text.encode()) for text in texts)
-    if whole <= most and len(structured) <= most:
-        return None
-    if structured and not _repeats(texts, structured):
-        texts.append(structured.decode())
-    return _Long(fields, blocks, texts)
-
-
-def _cut(long: _Long, measured: Division | None, most: int, extra: bool) -> _Cut | None:
-    """A result divided as it was measured, or else by an estimate; None for one that can be shown whole."""
-    division = measured or _by_bytes(long.texts, most, whole_last=extra)
-    if division.fits:
-        return None
-    shown_blocks: list[object] = []
-    for index, (block, text) in enumerate(zip(long.blocks, long.texts, strict=False)):
-        if not text or index < division.block:
-            shown_blocks.append(block)
-        elif isinstance(block, dict):
-            shown = text.encode()[: division.at].decode() if index == division.block else ""
-            resource = block.get("resource")
-            if isinstance(resource, dict):
-                # Its address is shown even if little of its text is.
-                shown_blocks.append({**block, "resource": {**resource, "text": shown}})
-            elif shown:
-                shown_blocks.append({**block, "text": shown})
-    rest = left_over(long.texts, division.block, division.at)
-    return _Cut(long.fields, shown_blocks, rest.encode(), division)
-
-
-def _by_bytes(texts: list[str], most: int, *, whole_last: bool) -> Division:
-    """A division by an estimate: some bytes for each token."""
-    left = most * BYTES_PER_TOKEN
-    for block, text in enumerate(texts):
-        octets = text.encode()
-        if len(octets) <= left:
-            left -= len(octets)
-            continue
-        partly = left >= BYTES_PER_TOKEN and not (whole_last and block == len(texts) - 1)
-        at = head(octets, left) if partly else 0
-        rest = left_over(texts, block, at).encode()
-        bounds = [0]
-        while bounds[-1] < len(rest):
-            bounds.append(page_end(rest, bounds[-1], most * BYTES_PER_TOKEN))
-        shown = (most * BYTES_PER_TOKEN - left + at) // BYTES_PER_TOKEN
-        return Division(False, block, at, shown, shown + len(rest) // BYTES_PER_TOKEN, bounds[1:], exact=False)
-    return Division(fits=True)
-
-
-def _repeats(texts: list[str], structured: bytes) -> bool:
-    """Whether the texts say what the structure says, as servers do for clients that read text alone."""
-    value = msgspec.json.decode(structured)
-    inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
-    if inner == texts or (isinstance(inner, str) and inner in texts):
-        return True
-    for text in texts:
-        if text.lstrip()[:1] in ("{", "["):
-            with contextlib.suppress(msgspec.DecodeError, RecursionError):
-                if msgspec.json.decode(text) in (value, inner):
-                    return True
-    return False
