@@ -79,7 +79,7 @@ class Quarantine:
         found: dict[Key, _Flag] = {}
         for batch in _batches(texts):
             found |= await self._on_thread(partial(self._judge, batch))
-        self._show(await self._on_thread(lambda: self._settle(offer, found)))
+        self._show(await self._on_thread(lambda: self._take_judged(offer, found)))
         await self._store_clean(offer.server, texts)
         self._restart_idle_timer()
 
@@ -108,7 +108,7 @@ class Quarantine:
     async def apply(self, config: Config) -> None:
         """Use a new configuration: its mode, its order of servers, and its trust entries."""
         self._config = config
-        self._show(await self._on_thread(self._settle_all))
+        self._show(await self._on_thread(self._judge_names_again))
 
     def close(self) -> None:
         """End the thread."""
@@ -152,8 +152,8 @@ class Quarantine:
     def _clean(self, texts: list[_Text]) -> frozenset[bytes]:
         return frozenset(digest for digest in map(_digest, texts) if self._known.get(digest) == ())
 
-    def _settle(self, offer: Offer, found: dict[Key, _Flag]) -> list[Offer]:
-        """The offers that change: this one, and those with tool names that look like its names."""
+    def _take_judged(self, offer: Offer, found: dict[Key, _Flag]) -> list[Offer]:
+        """Keep the findings on an offer. Returns it, and the offers whose quarantine changed because of its names."""
         affected = self._forget(offer.server)
         names = {tool.shown: skeleton(tool.shown) for tool in offer.tools.values()}
         self._judged[offer.server] = _JudgedOffer(offer, found, names)
@@ -161,13 +161,13 @@ class Quarantine:
             others = self._alike.setdefault(alike, {})
             others.setdefault(name, {})[offer.server] = None
             affected |= _lookalike_servers(others)
-        return [self._sifted(offer.server), *self._resifted(affected - {offer.server})]
+        return [self._admitted(offer.server), *self._changed(affected - {offer.server})]
 
-    def _settle_all(self) -> list[Offer]:
+    def _judge_names_again(self) -> list[Offer]:
         for server in set(self._judged) - set(self._order()):
             self._forget(server)
             self._last.pop(server, None)
-        return self._resifted(set(self._judged))
+        return self._changed(set(self._judged))
 
     def _order(self) -> list[str]:
         return [name for name, server in self._config.servers.items() if server.enabled]
@@ -186,13 +186,13 @@ class Quarantine:
                 del self._alike[alike]
         return affected & set(self._judged)
 
-    def _resifted(self, servers: set[str]) -> list[Offer]:
+    def _changed(self, servers: set[str]) -> list[Offer]:
         """The offers of those servers whose quarantine changed."""
         before = {server: self._last[server].quarantined for server in servers}
-        offers = [self._sifted(server) for server in sorted(servers)]
+        offers = [self._admitted(server) for server in sorted(servers)]
         return [offer for offer in offers if offer.quarantined != before[offer.server]]
 
-    def _sifted(self, server: str) -> Offer:
+    def _admitted(self, server: str) -> Offer:
         """A server's offer without the items in quarantine."""
         judged = self._judged[server]
         settings = self._config.servers.get(server)

@@ -81,7 +81,7 @@ class Catalog:
             return
         self._offers[offer.server] = offer
         self._whole[offer.server] = _parts(offer)
-        if before.audiences != offer.audiences:  # Seldom, and the union takes longer the more servers there are.
+        if before.audiences != offer.audiences:  # Rare, and the union grows with the number of servers.
             self._join_audiences()
         self._on_change()
 
