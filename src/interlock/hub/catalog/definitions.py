@@ -46,46 +46,58 @@ def make_offer(
     only_for: OnlyFor | None = None,
     instructions: str = "",
 ) -> Offer:
-    """Make an offer of a server's definitions. An unusable item is left out without harm to the others.
+    """Make an offer of a server's definitions.
 
     Where the hub may cut results, tools declare no output schema, as the first page would not satisfy it.
     """
     offer = Offer(server, instructions=instructions)
-    only_for = only_for or {}
-    rules = rules or ToolSettings()
-    allowed = PatternSet(rules.allow or ("**",), rules.deny)
+    items = _OfferItems(offer, rules or ToolSettings(), only_for or {}, whole_results=whole_results, tasks=tasks)
+    _each(tools, items.add_tool, offer)
+    _each(prompts, items.add_prompt, offer)
+    _each(resources, items.add_resource, offer)
+    _each(templates, items.add_template, offer)
+    return offer
 
-    def tool(definition: bytes, fields: Fields) -> None:
+
+class _OfferItems:
+    """Adds items to an offer. Each method raises if its item is unusable."""
+
+    def __init__(
+        self, offer: Offer, rules: ToolSettings, only_for: OnlyFor, *, whole_results: bool, tasks: bool
+    ) -> None:
+        self._offer = offer
+        self._rules = rules
+        self._only_for = only_for
+        self._whole_results = whole_results
+        self._tasks = tasks
+        self._allowed = PatternSet(rules.allow or ("**",), rules.deny)
+
+    def add_tool(self, definition: bytes, fields: Fields) -> None:
         name = _name_of(fields, "name")
-        if not allowed.allows(name):
+        if not self._allowed.allows(name):
             return
-        if not whole_results:
+        if not self._whole_results:
             fields.pop("outputSchema", None)
-        if not tasks and "execution" in fields and not _forbids_tasks(fields["execution"]):
+        if not self._tasks and "execution" in fields and not _forbids_tasks(fields["execution"]):
             # Without the server's capability this member is void (2025-11-25, Tasks: Tool-Level Negotiation).
             del fields["execution"]
-        item = _tool(server, name, definition, fields, rules, only_for.get(("tool", name)))
-        _put(offer.tools, offer.tools_by_exposed, item)
-        offer.add_audiences(item.only_for)
+        item = _tool(self._offer.server, name, definition, fields, self._rules, self._only_for.get(("tool", name)))
+        _put(self._offer.tools, self._offer.tools_by_exposed, item)
+        self._offer.add_audiences(item.only_for)
 
-    def prompt(definition: bytes, fields: Fields) -> None:
+    def add_prompt(self, definition: bytes, fields: Fields) -> None:
         name = _name_of(fields, "name")
-        item = _named("prompt", server, name, name, definition, fields)
-        _put(offer.prompts, offer.prompts_by_exposed, item)
+        item = _named("prompt", self._offer.server, name, name, definition, fields)
+        _put(self._offer.prompts, self._offer.prompts_by_exposed, item)
 
-    def resource(definition: bytes, fields: Fields) -> None:
-        item = _addressed("resource", server, definition, fields, "uri", only_for)
-        _put(offer.resources, {}, item)
-        offer.add_audiences(item.only_for)
+    def add_resource(self, definition: bytes, fields: Fields) -> None:
+        item = _addressed("resource", self._offer.server, definition, fields, "uri", self._only_for)
+        _put(self._offer.resources, {}, item)
+        self._offer.add_audiences(item.only_for)
 
-    def template(definition: bytes, fields: Fields) -> None:
-        _put(offer.templates, {}, _addressed("template", server, definition, fields, "uriTemplate"))
-
-    _each(tools, tool, offer)
-    _each(prompts, prompt, offer)
-    _each(resources, resource, offer)
-    _each(templates, template, offer)
-    return offer
+    def add_template(self, definition: bytes, fields: Fields) -> None:
+        item = _addressed("template", self._offer.server, definition, fields, "uriTemplate")
+        _put(self._offer.templates, {}, item)
 
 
 class _Unusable(ValueError):

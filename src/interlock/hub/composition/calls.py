@@ -51,6 +51,7 @@ class CallParts:
     ) -> None:
         self._foundation = foundation
         self._states = states
+        self._catalog = catalog
         self.upstreams = upstreams
         config = foundation.config
         self.background = BackgroundTasks()
@@ -64,28 +65,11 @@ class CallParts:
         self.gate_chain = GateChain(
             foundation, authentication, approvals, self.judging, self.result_tokens, self.pages, self.findings, live
         )
-        self.tracker = Tracker(
-            TaskLedger(self._max_tasks, foundation.worker),
-            upstreams,
-            self.recording,
-            self._max_task_ms,
-            TaskAccess(catalog, authentication.access),
-            foundation.bus,
-            StatusTexts(self.gate_chain),
-        )
+        self.tracker = self._tracker(authentication)
         self.task_handler = TaskHandler(self.tracker, upstreams, self.gate_chain, self.recording, self.background)
         self.retries = Retries(parking)
         self.callbacks = ServerCallbacks(approvals.inbox, approvals.attended_by, self.background)
-        self.dispatcher = Dispatcher(
-            upstreams,
-            self.recording,
-            Bridges(states, self.retries),
-            self.task_handler,
-            CallRecovery(catalog, approvals.server_policies, self.recording),
-            self.callbacks,
-            _quota(config),
-            self.background,
-        )
+        self.dispatcher = self._dispatcher(approvals)
         self.names = NameResolution(catalog, authentication.access, upstreams, authentication.unknown_tools)
         self.pipeline = Pipeline(
             self.names,
@@ -97,6 +81,29 @@ class CallParts:
             self.findings,
         )
         self.judged_sends = JudgedSends(self.pipeline, approvals.call_approvals, self.recording)
+
+    def _tracker(self, authentication: AuthenticationParts) -> Tracker:
+        return Tracker(
+            TaskLedger(self._max_tasks, self._foundation.worker),
+            self.upstreams,
+            self.recording,
+            self._max_task_ms,
+            TaskAccess(self._catalog, authentication.access),
+            self._foundation.bus,
+            StatusTexts(self.gate_chain),
+        )
+
+    def _dispatcher(self, approvals: ApprovalParts) -> Dispatcher:
+        return Dispatcher(
+            self.upstreams,
+            self.recording,
+            Bridges(self._states, self.retries),
+            self.task_handler,
+            CallRecovery(self._catalog, approvals.server_policies, self.recording),
+            self.callbacks,
+            _quota(self._foundation.config),
+            self.background,
+        )
 
     def reload(self, config: Config) -> None:
         """Judge and record by this configuration."""

@@ -9,7 +9,7 @@ import secrets
 import time
 from typing import Any, Final
 
-from interlock.discovery.budget import FittedList, fit
+from interlock.discovery.budget import FittedList, SessionTools, fit
 from interlock.discovery.errors import DiscoveryError
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.calls.call import Caller
@@ -138,16 +138,18 @@ class DiscoveryTools:
         if pending:
             result |= {"request_id": request_id, "tools_pending": named_pending}
         elif status == "unavailable":
-            creation, why_not = await self._requests.creations.offer(caller, request_id)
-            if creation is None:
-                result["note"] = why_not
-            else:
-                tokens_left = context.remaining - spare
-                shown = creation if cost_of(creation) <= tokens_left else {"how": creation["how"]}
-                result |= {"status": "creating", "request_id": request_id, "creation": shown}
+            result |= await self._creation(caller, request_id, context, spare)
         else:
             result["note"] = CALL_IT
         return result
+
+    async def _creation(self, caller: Caller, request_id: str, context: SessionTools, spare: int) -> dict[str, object]:
+        """How the agent may write the tool itself, as far as that fits; else why it may not."""
+        creation, why_not = await self._requests.creations.offer(caller, request_id)
+        if creation is None:
+            return {"note": why_not}
+        shown = creation if cost_of(creation) <= context.remaining - spare else {"how": creation["how"]}
+        return {"status": "creating", "request_id": request_id, "creation": shown}
 
     async def _create(
         self, caller: Caller, session: Session | None, wanted: ToolRequest, create: CreateToolParams, speaks_mgp: bool
