@@ -111,7 +111,7 @@ class StatusOperations:
         about = {} if peer is None else msgspec.json.decode(peer.server_info, type=dict[str, Any])
         problem = upstream.problem or upstream.lists.problem
         since, last_change = upstream.since, _last_change(upstream)
-        if (login := upstream.wanting) is not None:
+        if (login := upstream.wanted_login) is not None:
             problem, since = Fault("LOGIN_REQUIRED", NEEDS_LOGIN, hint=login.hint), login.wanted_since
             last_change = LastChange(upstream.state, "login_required")
         return ServerStatus(

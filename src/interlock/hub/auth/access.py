@@ -1,6 +1,6 @@
 """Decides which tools a principal may call and see. The key must permit it and the grants must allow it.
 
-A tool grant overrides a server grant, and that the default policy (MGP, Access Control Hierarchy). Prompts and
+A tool grant overrides a server grant, which overrides the default policy (MGP, Access Control Hierarchy). Prompts and
 resources have no grants of their own: the server's grants apply.
 """
 
@@ -30,7 +30,7 @@ def utc_now() -> datetime:
 
 
 class Visibility(msgspec.Struct, frozen=True):
-    """Everything that decides which items a principal sees. Principals with equal sights share their lists."""
+    """Everything that decides which items a principal sees. Principals with equal visibility share their lists."""
 
     agent: str
     """Empty for a principal without grants: they all see the same."""
@@ -142,7 +142,8 @@ class Access:
         """Grows with every change of a principal's grants."""
         return self._grants.revision(principal.id)
 
-    def sight(self, principal: Principal) -> Visibility:
+    def visibility(self, principal: Principal) -> Visibility:
+        """Everything that decides which items a principal sees now."""
         revision = self._grants.revision(principal.id)
         permissions, permitted = None, True
         if principal.key:

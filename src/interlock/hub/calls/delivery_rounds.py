@@ -78,7 +78,7 @@ class DeliveryRounds:
 
 
 def settle(stored: asyncio.Future[None], fault: Fault | None = None) -> None:
-    """End the wait of a task for its change: it is stored, or not for this reason."""
+    """Resolve the future of a change: it is stored, or it failed with this fault."""
     if stored.done():
         return
     if fault is None:

@@ -24,7 +24,7 @@ from interlock.protocols.mcpl.live import FILTER, LiveFilter
 from interlock.protocols.mgp.events import SubscribeParams
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 
-LIMIT: Final = 4096
+MAX_UNREAD: Final = 4096
 """Unread changes kept for clients. Beyond that, all subscribers of the server's resources are notified."""
 AT_ONCE: Final = 128
 """Clients notified in one turn of the loop."""
@@ -79,7 +79,7 @@ class ChangeNotifier:
 
     def start(self) -> None:
         """Pass on updated resources and decided requests from now on."""
-        subscription = self.bus.subscribe(EventFilter.of(ResourceUpdated, ToolRequestDecided, AgentWoken), LIMIT)
+        subscription = self.bus.subscribe(EventFilter.of(ResourceUpdated, ToolRequestDecided, AgentWoken), MAX_UNREAD)
         self._task = SubscriberTask(subscription, self._pass_on)
 
     async def close(self) -> None:

@@ -83,7 +83,7 @@ class ListCache:
     def _key(self, what: str, list_scope: ListScope) -> _Key:
         audiences = tuple(each for each in list_scope.audiences if each in self._catalog.audiences)
         scope = msgspec.structs.replace(list_scope, principal=LOCAL_AGENT, audiences=audiences)
-        return (what, scope, self._access.sight(list_scope.principal))
+        return (what, scope, self._access.visibility(list_scope.principal))
 
     def _basis(self, list_scope: ListScope) -> Basis:
         return (self._catalog.arrangement, self._access.revision(list_scope.principal))

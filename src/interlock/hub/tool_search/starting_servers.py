@@ -26,11 +26,9 @@ from interlock.store import Store
 BEFORE_PINNED_S: Final = 0.3
 """How long a list waits for a server whose pinned tools can be shown. Agents that start the hub themselves begin their
 first turn without its tools after one or two seconds."""
-
-
-FOR_SOME_S: Final = 1.0
-"""How long a list waits for tools that servers have only for such clients. It shows the others in any case, and for the
-same reason it does not wait longer."""
+AUDIENCE_WAIT_S: Final = 1.0
+"""How long a list waits for the tools that servers offer only to clients with the capabilities of this one. It shows
+all other tools in any case, and waits no longer for the same reason."""
 
 
 class StartingServers:
@@ -89,7 +87,7 @@ class StartingServers:
         """Ask these servers, and wait a moment for their answers. Clients are notified of later answers."""
         asking = [asyncio.ensure_future(each.audience_lists.ask(_declared(scope))) for each in self.unasked(scope)]
         if asking:
-            await asyncio.wait(asking, timeout=FOR_SOME_S)
+            await asyncio.wait(asking, timeout=AUDIENCE_WAIT_S)
 
     async def on_configured(self, servers: Iterable[str]) -> None:
         """Show the pinned tools of servers that start on demand, until they run.

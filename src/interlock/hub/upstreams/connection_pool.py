@@ -140,7 +140,7 @@ class ConnectionPool:
         return f"the server speaks it; sessions of clients that answer servers use the handshake era{tried}"
 
     def _untried(self) -> bool | None:
-        """The value of `handshake` before it was tried. A server with another era in its settings is another pool."""
+        """The value of `handshake` before it was tried. A server whose configured era changes gets another pool."""
         return None if self._current.server.era == "auto" else False
 
     def connections(self) -> list[Connection]:
@@ -189,9 +189,8 @@ class ConnectionPool:
         return await self._shared_watches.result()
 
     async def _watch_shared(self) -> Mapping[str, Fault]:
-        """Before the connection is published, a server of the handshake era is not asked for single resources: each is
-        a request that it may leave unanswered.
-        """
+        """Subscribe once. Before the connection is published, a server of the handshake era is not asked for single
+        resources: each is a request that it may leave unanswered."""
         async with self._watching:
             connection = self._opened
             if connection is None:

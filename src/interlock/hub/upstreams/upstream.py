@@ -166,7 +166,7 @@ class Upstream:
         return self._dialer.login is not None and self._dialer.login.wanted is not None
 
     @property
-    def wanting(self) -> Login | None:
+    def wanted_login(self) -> Login | None:
         """The login that a connected server needs for some of its calls or lists."""
         login = self._dialer.login
         return login if login is not None and login.wanted is not None and self.problem is None else None

@@ -1,7 +1,7 @@
 """Calls that wait for the commit of their intents, because the audit log is strict or the database is slow.
 
 A call is judged by the rules in force when it is sent: if anything changed during the wait, the gates judge it again.
-It waits no longer than `tool_s`, as for its server.
+It waits at most `tool_s`, as long as it would wait for its server.
 """
 
 from __future__ import annotations
