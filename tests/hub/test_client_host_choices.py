@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import ScopeSettings
-from interlock.hub.live.client_hosts import MAX_OFFERS
+from interlock.hub.live.client_registry import MAX_OFFERS
 from interlock.protocols.mcpl.feature_sets import MAX_FEATURE_SETS
 from waiting import until
 

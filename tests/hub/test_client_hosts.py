@@ -30,7 +30,8 @@ from interlock.hub.handlers.host_methods import MAX_RUNNING
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.events.documents import LIVE_PENDING
-from interlock.hub.live.features import FEATURES, FeatureEntry, Features, entry_id
+from interlock.hub.live.feature_entry import FEATURES, FeatureEntry, entry_id
+from interlock.hub.live.features import Features
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import Collection, Store
 from interlock.wire.errors import Fault
@@ -558,7 +559,7 @@ async def damage(where: Path, features: Features) -> None:
     async with other_hub.transaction() as change:
         change.put(newer, NewerEntry(entry_id("a", "other", "note.recall")))
     await other_hub.close()
-    await until(lambda: bool(features.unreadable("a")))
+    await until(lambda: bool(features.entries.unreadable("a")))
 
 
 async def test_a_hook_waits_for_all_servers_at_once_until_they_were_told() -> None:
@@ -583,7 +584,7 @@ async def test_a_client_leaves_also_where_the_feature_sets_cannot_be_read(tmp_pa
     store = await Store.open(tmp_path / "hub.db", (FEATURES,))
     await features.start(store, changed.append, cast(Any, None))
     entry = FeatureEntry(entry_id("a", "mine", "note.*"), "a", "mine", "note.*", True, "ada", datetime.now(UTC))
-    await features.put([entry], ())
+    await features.entries.put([entry], ())
     changed.clear()
     features.host("mine", frozenset({"channels"}))
     assert changed == ["a"]

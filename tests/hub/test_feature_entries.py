@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hub.live.features import AgentEntries, FeatureEntry, entry_id
+from interlock.hub.live.feature_entry import AgentEntries, FeatureEntry, entry_id
 
 SEGMENTS = st.lists(st.sampled_from(("a", "b", "*", "**")), min_size=1, max_size=3).map(".".join)
 NAMES = [".".join(parts) for parts in ("a", "b", "aa", "ab", "ba", "bb", "aba", "abab", "bab")]

@@ -18,7 +18,7 @@ from interlock.hub.auth.oauth.token_authentication import TokenAuthentication
 from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.parts import HubParts, message_limits, parking_limits
 from interlock.hub.composition.service import session_limits
-from interlock.hub.live.features import FEATURES
+from interlock.hub.live.feature_entry import FEATURES
 from interlock.hub.store_faults import unreadable
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.process.task_set import TaskSet
@@ -87,7 +87,7 @@ class HubApp(HubParts):
         if self.is_started and (holder := self.store.feed.holder) is not None:
             found.append((f"another hub has taken the node {self.node!r} of this store: {holder}", TAKEN))
         entries = unreadable(self.store, FEATURES.name) if self.is_started else []
-        return found + entries + self.live.features.warnings
+        return found + entries + self.live.features.entries.warnings
 
     @property
     def resolver(self) -> Resolver:

@@ -29,7 +29,7 @@ from interlock.hub.journal import Journal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.events.documents import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES, UNSENT_WAKES
 from interlock.hub.live.events.touches import LIVE_TOUCHED
-from interlock.hub.live.features import FEATURES
+from interlock.hub.live.feature_entry import FEATURES
 from interlock.hub.live.server_states import STATE_TREES
 from interlock.hub.node_id import node_id
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, ROOM_CAPABILITIES

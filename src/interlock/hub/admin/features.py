@@ -23,7 +23,7 @@ from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.events.usage import By, EventRow, UsageRow
-from interlock.hub.live.features import FeatureEntry, entry_id, entry_parts
+from interlock.hub.live.feature_entry import FeatureEntry, entry_id, entry_parts
 from interlock.protocols.mcpl.capabilities import AFTER_REWRITE, EXPLICIT
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import names
@@ -64,14 +64,14 @@ class FeatureOperations:
         await self._need_person(by, params, "run `interlock features forget` in a terminal")
         server, agent = known_server(self._hub_app, params.server), params.agent
         mine = {entry.feature: entry.id for entry in self._entries(server) if entry.agent == agent}
-        unreadable = ((id_, entry_parts(id_)) for id_ in self._live.features.unreadable(server))
+        unreadable = ((id_, entry_parts(id_)) for id_ in self._live.features.entries.unreadable(server))
         mine |= {parts[2]: id_ for id_, parts in unreadable if parts is not None and parts[1] == agent}
         for name in params.features:
             if name not in mine:
                 hint = f"its patterns: {', '.join(sorted(mine))}" if mine else "it has none at this server"
                 raise Fault("NOT_FOUND", f"{agent} has no pattern {name[:100]!r} at {server}", hint=hint)
         records = self._records(by, params, trace, enabled=None)
-        await self._live.features.forget([mine[name] for name in params.features], records)
+        await self._live.features.entries.forget([mine[name] for name in params.features], records)
         return await self._settled(server)
 
     async def events(self, by: Principal, params: ListEvents, trace: str) -> EventRows:
@@ -88,7 +88,7 @@ class FeatureOperations:
 
     def _check_agent(self, agent: str) -> None:
         """Refuse the name of an agent that can have no events: it has neither a key nor settings nor feature sets."""
-        known = self._agents() | {entry.agent for entry in self._live.features.entries()}
+        known = self._agents() | {entry.agent for entry in self._live.features.entries.all()}
         if agent not in known:
             hint = f"one of {', '.join(sorted(known)[:MAX_NAMED])}"
             raise Fault("NOT_FOUND", f"no agent {agent[:100]!r} has a key or a feature set", hint=hint)
@@ -122,7 +122,7 @@ class FeatureOperations:
             )
             for name in params.features
         ]  # fmt: skip
-        await self._live.features.put(entries, self._records(by, params, trace, enabled=enabled))
+        await self._live.features.entries.put(entries, self._records(by, params, trace, enabled=enabled))
         rows = await self._settled(server)
         if enabled and agent not in self._agents():
             rows.hint = f"no key of {agent} exists yet: `interlock keys create {agent}` makes one"
@@ -157,7 +157,7 @@ class FeatureOperations:
         return sorted(rows, key=lambda row: row.feature)
 
     def _entries(self, server: str) -> Sequence[FeatureEntry]:
-        return [entry for entry in self._live.features.entries() if entry.server == server]
+        return [entry for entry in self._live.features.entries.all() if entry.server == server]
 
     def _declared(self, live: LiveConnection, name: str) -> FeatureRow:
         declared = live.state.offer.feature_sets[name]
@@ -170,7 +170,7 @@ class FeatureOperations:
             reason = "" if state is None else state.reason
             missing = () if state is None else state.missing
             why = self._why_missing(live.server, missing) if missing else reason or "the server was not told yet"
-            if self._live.features.unreadable(live.server):
+            if self._live.features.entries.unreadable(live.server):
                 why = "an entry on feature sets of this server cannot be read: `interlock status` names it"
         disabled: dict[str, list[str]] = {}
         for entry in self._entries(live.server):

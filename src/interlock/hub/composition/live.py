@@ -166,7 +166,7 @@ class LiveParts:
         return EventAttachment(principal.id, server, inner, self.deliveries, self.causes, judging, self._tasks)
 
     def _on_features(self, server: str) -> None:
-        if self.features.unreadable(server):
+        if self.features.entries.unreadable(server):
             self._foundation.log("hub", f"an entry on feature sets of {server} cannot be read, so they are off")
         self.connections.on_features(server)
         self.hosts.refresh()

@@ -1,27 +1,23 @@
-"""The clients that are MCPL hosts themselves, their selected feature sets, and the streams that they opened.
+"""Clients that are MCPL hosts themselves: they make an offer, select feature sets and open streams for messages.
 
-A client with a session is known while the session lasts. A client of the stateless era sends its offer with every
-request. Each offer is a host of its own, so that programs with the same key do not speak for each other. The first
-request with an offer registers the host, and restores its selection from an earlier run of the hub.
-`client_offers.py` says what a client can select from.
+A request of any era leads to its `ClientHost`. A client without an offer has none, and gets plain MCP.
+`client_offers.py` says what a client can select from, `client_registry.py` remembers the clients and their selections,
+and `client_notices.py` tells them of changes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-import msgspec
-
 from interlock.hub.auth.access import Access
-from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
-from interlock.hub.live.client_host import ClientHost, Declared
-from interlock.hub.live.client_offers import ClientOffers, supported
-from interlock.hub.live.client_streams import SEPARATOR, ClientStreams, Notify
+from interlock.hub.live.client_host import ClientHost
+from interlock.hub.live.client_notices import ClientNotices
+from interlock.hub.live.client_offers import ClientOffers
+from interlock.hub.live.client_registry import ClientRegistry, client_key, host_key
+from interlock.hub.live.client_streams import ClientStreams, Notify
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.feature_updates import UPDATE
@@ -30,20 +26,14 @@ from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session, SessionCaller
 from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl import between
-from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import FeatureSetsUpdate, UpdateReceipt, read_feature_set
 from interlock.protocols.mcpl.live import LiveFilter
-from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace, answer, read_offer
 from interlock.protocols.mcpl.received import receipt, receive
 from interlock.transports.live_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
 
-MAX_HOSTS: Final = 1_024
-"""Clients of the stateless era that are remembered. Those without a stream are forgotten first."""
-MAX_OFFERS: Final = 4
-"""Offers of one client of the stateless era that are remembered."""
 SETTLE_S: Final = 2.0
 
 
@@ -55,25 +45,20 @@ class HostListener(Protocol):
 
 
 class ClientHosts:
-    """All clients that are hosts, and the streams that those of the stateless era opened."""
+    """All clients that are hosts."""
 
     def __init__(self, features: Features, connections: LiveConnections, access: Access) -> None:
         self.offers = ClientOffers(features, connections, access)
-        self._features = features
         self._connections = connections
-        self._hosts: OrderedDict[HostKey, ClientHost] = OrderedDict()
-        self._latest: dict[str, str] = {}
-        """Of clients of the stateless era: the host that asked last."""
         self._streams = ClientStreams()
         self.requests = HostRequests(self._streams)
-        self._tasks = BackgroundTasks()
-        self._refreshing = False
+        self._registry = ClientRegistry(features, self._streams)
+        self._notices = ClientNotices(self._registry, self.offers, self.requests)
         self._listener: HostListener | None = None
-        self._keeper: ResumableSessions | None = None
 
     def keep_with(self, keeper: ResumableSessions) -> None:
         """Keep selections of stateless clients with `keeper` over restarts. Sessions keep their own."""
-        self._keeper = keeper
+        self._registry.keep_with(keeper)
 
     def follow_with(self, listener: HostListener) -> None:
         """Report clients that can take messages to a listener of a higher layer."""
@@ -91,7 +76,7 @@ class ClientHosts:
         found = _offer(dialect, caller)
         if found is None:
             return {}
-        known = self._hosts.get(_key(caller, *found)) if dialect.modern else None
+        known = self._registry.find(host_key(caller, *found)) if dialect.modern else None
         host = known or self._host(caller.path, caller, *found)
         return {} if host is None else answer(self.offers.manifest(host), host.home)
 
@@ -102,30 +87,24 @@ class ClientHosts:
         if host is not None:
             host.show(self.offers.declared(host))
             host.select(session.selection)
-            self._hosts[session] = host
+            self._registry.add(host)
             if host.selection.enabled:  # The session continues one of an earlier run.
-                self._count(host.principal.id)
                 asyncio.get_running_loop().call_soon(self.on_active, host)
 
     def leave(self, key: HostKey) -> None:
         """Forget a host: its session is over, or it gave way to another."""
-        host = self._hosts.pop(key, None)
-        if isinstance(key, str) and self._latest.get(client := _client_of(key)) == key:
-            del self._latest[client]
-        if host is not None:
-            self._count(host.principal.id)
+        self._registry.remove(key)
 
     def of_request(self, exchange: Exchange, caller: Caller) -> ClientHost | None:
         """The host of a request, which this registers; None for a client that is not a host."""
         session = exchange.session
         if session is not None:
-            return self._hosts.get(session)
+            return self._registry.find(session)
         return self._stateless(exchange.dialect, caller)
 
     def of_notification(self, session: Session | None, caller: Caller) -> ClientHost | None:
         """The host of a notification, if a request has registered it: a notification has no offer."""
-        key = self._latest.get(_client(caller)) if session is None else session
-        return None if key is None else self._hosts.get(key)
+        return self._registry.latest(client_key(caller)) if session is None else self._registry.find(session)
 
     # Enabled feature sets
 
@@ -135,29 +114,24 @@ class ClientHosts:
         assert isinstance(change, FeatureSetsUpdate)
         host.show(self.offers.declared(host))
         declared = {name: read_feature_set(name, each, host.dialect) for name, each in host.declared.items()}
-        host.select(receive(host.selection, declared, change, host.dialect, request=request))
-        if not isinstance(host.key, str):
-            host.key.selects(host.selection)
-        elif self._keeper is not None:
-            self._keeper.keep_selection(host.key, host.selection)
-        self._count(host.principal.id)
+        self._registry.select(host, receive(host.selection, declared, change, host.dialect, request=request))
         self.on_active(host)
         return receipt(host.selection, declared)
 
     @property
     def agents(self) -> list[str]:
         """The agents that have clients that are hosts."""
-        return sorted({host.principal.id for host in self._hosts.values()})
+        return sorted({host.principal.id for host in self._registry.all()})
 
     def for_agent(self, agent: str) -> Iterator[ClientHost]:
         """The clients of an agent that are hosts, the newest first."""
-        for host in reversed(list(self._hosts.values())):
+        for host in reversed(self._registry.all()):
             if host.principal.id == agent and host.selection.ready:
                 yield host
 
     def of_connection(self, live: LiveConnection) -> Iterator[ClientHost]:
         """The clients that a connection to a server may be for, the newest first."""
-        for host in reversed(list(self._hosts.values())):
+        for host in reversed(self._registry.all()):
             if host.selection.ready and live.agent in (None, host.principal.id):
                 yield host
 
@@ -174,13 +148,11 @@ class ClientHosts:
 
     def refresh(self) -> None:
         """Tell clients whose feature sets have changed."""
-        if self._hosts and not self._refreshing:
-            self._refreshing = True
-            self._tasks.begin(self._refresh(), None)
+        self._notices.refresh()
 
     async def close(self) -> None:
         """End everything under way."""
-        await self._tasks.close()
+        await self._notices.close()
 
     # Streams of the stateless era
 
@@ -190,7 +162,7 @@ class ClientHosts:
             return None
         if self._stateless(dialect, caller) is None:
             return None
-        self._streams.check_quota(_client(caller))
+        self._streams.check_quota(client_key(caller))
         return wanted
 
     def open_stream(
@@ -220,63 +192,15 @@ class ClientHosts:
         found = _offer(dialect, caller)
         if found is None:
             return None
-        key = _key(caller, *found)
-        host = self._hosts.get(key) or self._host(key, caller, *found)
-        if host is not None:
-            if key not in self._hosts:
-                host.show(self.offers.declared(host))
-                self._remember(host, _client(caller))
-            self._latest[_client(caller)] = key
+        key = host_key(caller, *found)
+        host = self._registry.find(key)
+        if host is None:
+            host = self._host(key, caller, *found)
+            if host is None:
+                return None
+            host.show(self.offers.declared(host))
+        self._registry.use(host, client_key(caller))
         return host
-
-    def _remember(self, host: ClientHost, client: str) -> None:
-        known = [key for key in self._hosts if isinstance(key, str)]
-        mine = [key for key in known if _client_of(key) == client]
-        if len(mine) >= MAX_OFFERS:
-            self._forget_one(mine, f"this client made {MAX_OFFERS} offers of MCPL")
-        elif len(known) >= MAX_HOSTS:
-            self._forget_one(known, f"{MAX_HOSTS} clients are hosts")
-        if self._keeper is not None:
-            host.select(self._keeper.take_selection(str(host.key)))
-            if host.selection.enabled:
-                self._keeper.keep_selection(str(host.key), host.selection)
-        self._hosts[host.key] = host
-        if host.selection.enabled:
-            self._count(host.principal.id)
-
-    def _forget_one(self, keys: list[str], problem: str) -> None:
-        """Forget the oldest of these hosts without an open stream. Raises RESOURCE_EXHAUSTED if all have one."""
-        gone = next((key for key in keys if key not in self._streams), None)
-        if gone is None:
-            raise Fault("RESOURCE_EXHAUSTED", problem, retry_after_ms=5000)
-        self.leave(gone)
-        if self._keeper is not None:
-            self._keeper.forget_selection(gone)
-
-    async def _refresh(self) -> None:
-        # Changes that come together are told together.
-        await asyncio.sleep(0)
-        self._refreshing = False
-        for host in list(self._hosts.values()):
-            before = host.show(self.offers.declared(host))
-            if before != host.declared:
-                self._tell(host, before)
-            await asyncio.sleep(0)
-
-    def _tell(self, host: ClientHost, before: Declared) -> None:
-        if host.dialect is McplDialect.V0_5:
-            notice = ManifestChanged(revision_of(self.offers.manifest(host)), ("capabilities", "featureSets"))
-            self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(notice))
-            return
-        added = {name: value for name, value in host.declared.items() if before.get(name) != value}
-        removed = [name for name in before if name not in host.declared]
-        change = msgspec.json.encode({"added": added, "removed": removed})
-        self.requests.tell(host.key, "featureSets/changed", change)
-
-    def _count(self, agent: str) -> None:
-        """Recompute the capabilities that the clients of an agent offer together."""
-        hosts = [host for host in self._hosts.values() if host.principal.id == agent and host.selection.enabled]
-        self._features.host(agent, frozenset[str]().union(*(supported(host.offer) for host in hosts)))
 
 
 def _offer(dialect: mcp_dialect.Dialect, caller: SessionCaller) -> tuple[McplOffer, McplPlace] | None:
@@ -287,18 +211,3 @@ def _offer(dialect: mcp_dialect.Dialect, caller: SessionCaller) -> tuple[McplOff
         return read_offer(dialect.capabilities.raw)
     except Fault:
         return None
-
-
-def _client(caller: Caller) -> str:
-    """The key of a stateless client, without its offer."""
-    return f"{caller.owner}{SEPARATOR}{caller.path}"
-
-
-def _key(caller: Caller, offer: McplOffer, home: McplPlace) -> str:
-    """The key of a host: its client, and the offer that it made."""
-    identity = msgspec.json.encode((home.value, offer.manifest), order="sorted")
-    return f"{_client(caller)}{SEPARATOR}{hashlib.sha256(identity).hexdigest()[:32]}"
-
-
-def _client_of(key: str) -> str:
-    return key.rpartition(SEPARATOR)[0]
