@@ -75,7 +75,7 @@ def status(as_json: bool) -> None:
     Example:
       interlock search-model status
     """
-    from interlock.cli.lifecycle.doctor import search_model_check
+    from interlock.cli.lifecycle.doctor_machine import search_model_check
     from interlock.config.home import home_folder
     from interlock.config.load import load
     from interlock.discovery import model_files
