@@ -14,8 +14,8 @@ import pytest
 from attacks.watchdog import watching
 from hub.host_client import HostClient
 from hub.running_hub import RawClient, RunningHub, running_hub, until
-from hub.test_client_hosts import damage
 from hub.test_journal import entries
+from hub.test_unreadable_features import damage
 from interlock.config.live_settings import ServerLiveSettings
 from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import Config, HubSettings, TimeoutSettings

@@ -15,8 +15,8 @@ from interlock.protocols.mcpl.feature_sets import MAX_FEATURE_SETS
 from waiting import until
 
 from .host_client import HOST, HostClient
+from .host_scene import GENERAL, OFFER, TURN, asked, between, drive, enable, event, heard, injects, reply
 from .running_hub import RawClient, RunningHub
-from .test_client_hosts import GENERAL, OFFER, TURN, asked, between, drive, enable, event, heard, injects, reply
 
 SIGNS: dict[str, Any] = {
     "version": "0.5",

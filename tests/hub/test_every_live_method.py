@@ -20,7 +20,7 @@ from interlock.protocols.mcpl.negotiation import read_manifest
 from waiting import until
 
 from .host_client import HOST, SINCE_0_5, HostClient
-from .test_client_hosts import GENERAL, OFFER, TURN, between, event
+from .host_scene import GENERAL, OFFER, TURN, between, event
 
 CHANNELS = dict.fromkeys(
     ("register", "publish", "observe", "lifecycle", "streaming", "incoming", "typing", "acknowledge"), True

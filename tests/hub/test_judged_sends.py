@@ -15,9 +15,9 @@ from interlock.hub.auth.principals import local_person
 from waiting import until
 
 from .host_client import HostClient
+from .host_scene import GENERAL, TURN, between, drive, heard, reply
 from .people import read_and_answer
 from .running_hub import RunningHub
-from .test_client_hosts import GENERAL, TURN, between, drive, heard, reply
 from .test_journal import entries
 
 ADA = local_person("ada")

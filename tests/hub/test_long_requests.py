@@ -19,10 +19,10 @@ from interlock.transports.request_bytes import RequestBytes
 from interlock.web.control import ControlSocket
 
 from .host_client import HOMES, HOST
+from .host_scene import GENERAL, between, drive, heard
 from .running_hub import MODERN, PREFIX, RawClient, RunningHub, child, running_hub, until
 from .task_scene import served
 from .task_server import Jobs
-from .test_client_hosts import GENERAL, between, drive, heard
 
 JUNK = "x" * 300_000
 
