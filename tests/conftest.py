@@ -46,7 +46,8 @@ _PREFIX = "il-pg-"
 _TOGETHER = ("tests/peers/",)
 """Folders whose tests share a start-up of many processes. One worker runs all of such a folder."""
 _FIRST = (
-    *("tests/peers/", "tests/cli/test_hub_processes.py", "tests/judge/test_bounds.py", "tests/web/"),
+    *("tests/peers/", "tests/cli/test_stdio_", "tests/cli/test_hub_ends.py", "tests/cli/test_hub_starts.py"),
+    *("tests/judge/test_bounds.py", "tests/web/"),
     *("tests/judge/test_shell_budget.py", "tests/wire/test_large_reader.py"),
     *("tests/transports/http/test_paced_reading.py", "tests/transports/stdio/test_stdio_bad_servers.py"),
     *("tests/test_architecture.py", "tests/cli/test_writing.py", "tests/attacks/", "tests/hub/", "tests/cli/"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -109,15 +110,16 @@ class User:
         self.config.write_text('[hub]\nlisten = "127.0.0.1:0"\n' + text)
 
 
-@pytest.fixture
-def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
+@contextlib.contextmanager
+def new_user(patch: pytest.MonkeyPatch) -> Iterator[User]:
+    """A user with nothing, whose environment this process has meanwhile. At the end, its hub is stopped."""
     root = Path(tempfile.mkdtemp(prefix="ilk", dir="/tmp"))
     user = User(root)
     for name in ("INTERLOCK_CONFIG", "INTERLOCK_KEY", "NO_COLOR", "CODEX_HOME", "MGP_CONFIG_PATH", *AGENTS):
-        monkeypatch.delenv(name, raising=False)
+        patch.delenv(name, raising=False)
     for name in ("HOME", "XDG_CONFIG_HOME", "INTERLOCK_HOME"):
-        monkeypatch.setenv(name, user.environ[name])
-    monkeypatch.chdir(user.folder)
+        patch.setenv(name, user.environ[name])
+    patch.chdir(user.folder)
     yield user
     if is_running(user.home):
         with HubLink.open(user.home) as link:
@@ -125,6 +127,12 @@ def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
             link.wait_closed(120)
     user.forget_hubs()
     shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
+    with new_user(monkeypatch) as user:
+        yield user
 
 
 @pytest.fixture
