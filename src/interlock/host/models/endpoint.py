@@ -17,7 +17,7 @@ import msgspec
 from interlock.config.model_settings import ModelSettings
 from interlock.host.models.model import ModelMessage, ModelPrompt, size_of
 from interlock.judge.secrets import redact
-from interlock.transports.http.client.reading import retry_after_ms
+from interlock.transports.http.client.refusals import retry_after_ms
 from interlock.transports.http.client.streamed_post import ResponseHead, StreamedAnswer, StreamedPost
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault

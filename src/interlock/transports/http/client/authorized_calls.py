@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.protocols.oauth.challenges import BearerChallenge, read_challenge
 from interlock.transports.http.client.heads import HeadWriter
-from interlock.transports.http.client.replies import HttpCall
+from interlock.transports.http.client.http_call import HttpCall
 from interlock.transports.http.client.reply import Reply
 from interlock.wire.errors import Fault, internal_error
 from interlock.wire.messages import Id

@@ -17,10 +17,10 @@ from urllib.parse import urljoin
 from interlock.protocols.mcp.revisions import Revision
 from interlock.transports.http.client.authorized_calls import Authorization, AuthorizedCalls
 from interlock.transports.http.client.heads import HeadWriter
+from interlock.transports.http.client.http_call import HttpCall
 from interlock.transports.http.client.origin import split_url
 from interlock.transports.http.client.pool import Guard, Pool
 from interlock.transports.http.client.posts import Posts
-from interlock.transports.http.client.replies import HttpCall
 from interlock.transports.http.client.reply import Reply
 from interlock.transports.http.client.server_messages import HttpServerMessages
 from interlock.transports.http.client.sse_client import SseLink
@@ -250,7 +250,7 @@ class HttpLink(Link):
         await self._pool.close()
         self.listener.on_closed(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
 
-    # Calls and streams use these (`replies.CallLink`, `standing_stream.Opener`).
+    # Calls and streams use these (`http_call.CallLink`, `standing_stream.StreamOpener`).
 
     def finish(self, call: HttpCall) -> bool:
         if self.calls.pop(call.id, None) is None:

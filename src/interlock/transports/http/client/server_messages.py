@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.transports.http.client.replies import HttpCall
+from interlock.transports.http.client.http_call import HttpCall
 from interlock.transports.link import Listener
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS, named_request

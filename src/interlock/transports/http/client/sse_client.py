@@ -18,7 +18,8 @@ from interlock.transports.http.client.authorized_calls import MAX_REFUSALS, Auth
 from interlock.transports.http.client.heads import HeadWriter
 from interlock.transports.http.client.origin import split_url
 from interlock.transports.http.client.pool import Guard, Pool
-from interlock.transports.http.client.reading import BAD_EVENTS, FLOOD, http_fault, read_error
+from interlock.transports.http.client.reading import BAD_EVENTS, FLOOD
+from interlock.transports.http.client.refusals import MAX_ERROR_BYTES, RefusedResponse
 from interlock.transports.http.client.reply import Reply, ReplyFailed
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Listener
@@ -34,7 +35,6 @@ from interlock.wire.unread_ids import ids_in
 
 POSTS: Final = 64
 """Connections that messages go out on."""
-ERROR_BYTES: Final = 64 * 1024
 
 
 class SseLink(OneStreamLink):
@@ -237,7 +237,7 @@ class _Stream(Reply):
 
     def body(self, data: bytes) -> None:
         if self._events is None:
-            self._body = (self._body + data)[:ERROR_BYTES]
+            self._body = (self._body + data)[:MAX_ERROR_BYTES]
             return
         try:
             for event in self._events.feed(data):
@@ -249,7 +249,7 @@ class _Stream(Reply):
 
     def done(self) -> None:
         if self._events is None:
-            self._link.give_up(http_fault(self._status, self._headers, self._body, read_error(self._body)))
+            self._link.give_up(RefusedResponse.of(self._status, self._headers, self._body).fault())
         else:
             self._link.give_up(Fault("UPSTREAM_UNAVAILABLE", "the server ended the stream"))
 
@@ -277,14 +277,13 @@ class _Post(Reply):
             self._waiter.arrive()
 
     def body(self, data: bytes) -> None:
-        self._body = (self._body + data)[:ERROR_BYTES]
+        self._body = (self._body + data)[:MAX_ERROR_BYTES]
 
     def done(self) -> None:
         if self._status < 400:
             return
-        self._link.refused(
-            self, self._waiter, http_fault(self._status, self._headers, self._body, read_error(self._body))
-        )
+        fault = RefusedResponse.of(self._status, self._headers, self._body).fault()
+        self._link.refused(self, self._waiter, fault)
 
     def failed(self, how: ReplyFailed) -> None:
         if self._waiter is not None:

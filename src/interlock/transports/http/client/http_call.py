@@ -1,4 +1,8 @@
-"""The response to a request over HTTP: one body of JSON, a stream of events, or a refusal."""
+"""One request over HTTP, and how it ends: with its answer, as a refusal, sent again, resumed, or lost.
+
+The response is one body of JSON, a stream of events (`response_events.py`), or a refusal. A request that may have had
+an effect is not sent twice.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +17,21 @@ from interlock.protocols.mcp.methods import IDEMPOTENT
 from interlock.transports.http.client.reading import (
     BAD_EVENTS,
     FLOOD,
-    RETRY_SECONDS,
     ReadingLink,
     ReadMessages,
-    header_text,
-    http_fault,
-    is_about_session,
-    read_error,
     read_messages,
-    speaks_of_recovery,
     taken,
 )
+from interlock.transports.http.client.refusals import (
+    LACKS_TOKEN,
+    MAX_ERROR_BYTES,
+    REDIRECTS,
+    SAME_METHOD,
+    RefusedResponse,
+)
 from interlock.transports.http.client.reply import Reply, ReplyConnection, ReplyFailed
-from interlock.transports.large_reading import MAX_BUFFERED_BYTES, LargeReading
+from interlock.transports.http.client.response_events import ResponseEvents
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing, Sink
 from interlock.transports.unread_answers import why_unread
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
@@ -34,21 +40,11 @@ from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import over_message_bytes
 from interlock.wire.messages import BadMessage, Failure, Id, Notification, Request, Result
-from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
-
-ERROR_BYTES: Final = 64 * 1024
-"""Upper bound for the body of a refusal."""
 
 _NAMING: Final = NAMES_REQUEST | {PROGRESS, CANCELLED}
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
-MAX_WAITING_MESSAGES: Final = 4
-"""Upper bound for the bytes of events behind a large one, in messages of the largest size."""
-
-RESUMES: Final = 10
-"""How often in a row a broken stream is resumed without a new event."""
-
-REDIRECTS: Final = 3
+MAX_REDIRECTS: Final = 3
 
 REPEATED: Final = IDEMPOTENT | {"initialize"}
 """Methods that are sent again if a kept connection turns out to be closed. A second `initialize` may leave an unused
@@ -125,7 +121,6 @@ class HttpCall(msgspec.Struct, eq=False):
     connection: ReplyConnection | None = None
     payload: bytes = b""
     over: bool = True
-    last_event_id: str | None = None
     least: float = 0.0
     """The deadline is never earlier than this."""
     _refusals: int = 0
@@ -133,27 +128,27 @@ class HttpCall(msgspec.Struct, eq=False):
     _status: int = 0
     _headers: Mapping[bytes, bytes] = _NO_HEADERS
     _json: bool = False
-    _events: EventReader | None = None
+    _events: ResponseEvents | None = None
+    _streaming: bool = False
+    """Whether the response is a stream of events."""
     _size: int = 0
-    _retry: float = RETRY_SECONDS
-    _resumes: int = 0
     _redirects: int = 0
     _repeated: bool = False
     _bad: int = 0
-    _answered: bool = False
+    answered: bool = False
     """Whether its answer came. The rest of its stream is ignored."""
     _unread: BadMessage | None = None
     """The last event that could not be read and named no request."""
     _chunks: list[bytes] | None = None
-    _waiting: list[SseEvent] | None = None
-    """Events behind a large one that is being read; None where none is."""
-    _waiting_bytes: int = 0
-    _ended: bool = False
-    """Whether the stream ended meanwhile."""
 
     @property
     def streams(self) -> bool:
         return bool(self.outgoing.accepts)
+
+    @property
+    def last_event_id(self) -> str | None:
+        """Where to resume its response stream."""
+        return None if self._events is None else self._events.last_id
 
     def extend(self, deadline: float) -> None:
         """Wait until then, at least."""
@@ -177,7 +172,7 @@ class HttpCall(msgspec.Struct, eq=False):
     def renew(self) -> None:
         """Forget the response so far: another follows."""
         self._status, self._headers, self._json = 0, _NO_HEADERS, False
-        self._events, self._chunks, self._size = None, None, 0
+        self._streaming, self._chunks, self._size = False, None, 0
 
     # channel.Reply
 
@@ -188,44 +183,48 @@ class HttpCall(msgspec.Struct, eq=False):
         streams = status == 200 and kind.startswith(b"text/event-stream")
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self.link.limits.message_bytes and not streams:
-            self._lose("UPSTREAM_ERROR", over_message_bytes("its answer", self.link.limits.message_bytes))
+            self.give_up(over_message_bytes("its answer", self.link.limits.message_bytes))
             return
         if status != 200:
             return
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            self._lose("UPSTREAM_ERROR", "the server compressed its answer, and the request did not allow that")
+            self.give_up("the server compressed its answer, and the request did not allow that")
             return
         if kind.startswith(b"application/json"):
             self._json = True
         elif streams:
-            self._events = EventReader(self.link.limits.message_bytes, "message_bytes")
+            self._streaming = True
+            if self._events is None:
+                self._events = ResponseEvents(self.link.limits.message_bytes)
+            else:
+                self._events.begin_again()
 
     def body(self, data: bytes) -> None:
-        if self._events is not None:
-            if not self._answered:
-                self._read_events(self._events, data)
+        if self._streaming and self._events is not None:
+            self._events.feed(self, data)
             return
         self._size += len(data)
-        if self._size <= (self.link.limits.message_bytes if self._json else ERROR_BYTES):
+        if self._size <= (self.link.limits.message_bytes if self._json else MAX_ERROR_BYTES):
             if self._chunks:
                 self._chunks.append(data)
             else:
                 self._chunks = [data]
         elif self._json:
-            self._lose("UPSTREAM_ERROR", over_message_bytes("its answer", self.link.limits.message_bytes))
+            self.give_up(over_message_bytes("its answer", self.link.limits.message_bytes))
 
     def done(self) -> None:
-        if self._events is not None:
-            if self._waiting is not None:
-                self._ended = True
-            elif not self._answered:
-                self._broken("the response stream ended without the answer")
+        if self._streaming and self._events is not None:
+            self._events.end(self)
             return
         body, self._chunks = b"".join(self._chunks or ()), None
         if self._json and len(body) > LARGE:
-            self._read_large(body)
+
+            def read(outcome: Outcome) -> None:
+                self.take(taken(self.link, outcome, body))
+
+            LargeReading.here().read(body, self.link.limits, self.link.limits.answer_members, read)
         elif self._json:
-            self._take(read_messages(self.link, body))
+            self.take(read_messages(self.link, body))
         else:
             self._refused(body)
 
@@ -248,67 +247,22 @@ class HttpCall(msgspec.Struct, eq=False):
         else:
             self._broken(how.why)
 
-    def _read_events(self, reader: EventReader, data: bytes) -> None:
-        try:
-            events = reader.feed(data)
-        except EventTooLarge as cause:
-            self._lose("UPSTREAM_ERROR", str(cause))
-            return
-        if self._waiting is None:
-            self._take_events(events)
-            return
-        self._waiting += events
-        self._waiting_bytes += sum(len(event.data) for event in events)
-        if (
-            self._waiting_bytes > MAX_WAITING_MESSAGES * self.link.limits.message_bytes
-            or LargeReading.here().buffered_bytes > MAX_BUFFERED_BYTES
-            or len(self._waiting) > BAD_EVENTS
-        ):
-            self._waiting = []
-            self._lose("UPSTREAM_ERROR", "the server sends more than can be read")
+    # response_events.EventTaker
 
-    def _take_events(self, events: list[SseEvent]) -> None:
-        for number, event in enumerate(events):
-            self._note(event)
-            if len(event.data) > LARGE:
-                self._waiting = events[number + 1 :]
-                self._waiting_bytes = sum(len(each.data) for each in self._waiting)
-                self._read_large(event.data)
-                return
-            if event.data:
-                self._take(read_messages(self.link, event.data))
-            if self._answered or (self.over and not self._ended):
-                return
+    def take_end(self) -> None:
+        if not self.answered:
+            self._broken("the response stream ended without the answer")
 
-    def _read_large(self, data: bytes) -> None:
-        """Have a large message read beside the loop. Events behind it wait."""
+    def give_up(self, why: str) -> None:
+        self.link.lose(self, Fault("UPSTREAM_ERROR", why))
 
-        def read(outcome: Outcome) -> None:
-            waiting, self._waiting = self._waiting, None
-            self._take(taken(self.link, outcome, data))
-            if waiting is None or self._answered:
-                return
-            self._take_events(waiting)
-            if self._ended:
-                self._ended = False
-                self.done()
-
-        LargeReading.here().read(data, self.link.limits, self.link.limits.answer_members, read)
-
-    def _note(self, event: SseEvent) -> None:
-        self._resumes = 0
-        if event.id is not None:
-            self.last_event_id = header_text(event.id)
-        if event.retry is not None:
-            self._retry = event.retry / 1000
-
-    def _take(self, came: ReadMessages) -> None:
+    def take(self, came: ReadMessages) -> None:
         if came.messages:
             self._bad = 0
         else:
             self._bad += 1
             if self._bad > BAD_EVENTS:
-                self._lose("UPSTREAM_ERROR", FLOOD)
+                self.give_up(FLOOD)
                 return
         for message in came.messages:
             if isinstance(message, Notification):
@@ -324,12 +278,12 @@ class HttpCall(msgspec.Struct, eq=False):
         if came.unread is not None:
             self._take_unread(came.unread, came.unread_ids)
         elif self._json:
-            self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
+            self.give_up("the server's answer is not the answer to this request")
 
     def _take_unread(self, bad: BadMessage, ids: frozenset[int]) -> None:
         """A body is the answer to this request. An event is, if it names it."""
         if self._json or self.id in ids:
-            self._answered = True
+            self.answered = True
             self._lose_quoting("UPSTREAM_ERROR", why_unread(bad))
         elif not ids:
             self._unread = bad
@@ -338,7 +292,7 @@ class HttpCall(msgspec.Struct, eq=False):
         if self.outgoing.method == "initialize":
             session = self._headers.get(b"mcp-session-id")
             self.link.offer_session(None if session is None else session.decode("latin-1"))
-        self._answered = True
+        self.answered = True
         self.link.drain(self)
         if self.link.finish(self):
             self.sink.on_response(answer)
@@ -351,30 +305,26 @@ class HttpCall(msgspec.Struct, eq=False):
             self.sink.on_notification(notification.method, notification.params)
 
     def _refused(self, body: bytes) -> None:
-        """End a request whose response has an error status."""
-        status = self._status
-        if status in (301, 302, 303, 307, 308):
-            self._redirected(status in (307, 308))
-            return
-        error = read_error(body)
-        if self.session is not None and (status == 404 or (status == 400 and is_about_session(error))):
+        """End a request whose response is no answer, or send it again."""
+        refused = RefusedResponse.of(self._status, self._headers, body)
+        tokens = self.link.authorized if refused.status in LACKS_TOKEN else None
+        if refused.status in REDIRECTS:
+            self._redirected(refused)
+        elif self.session is not None and refused.loses_session:
             self.link.lose_session(self, self.session)
+        elif tokens is not None and tokens.refused(self, refused.status, refused.challenge):
             return
-        if status in (401, 403) and self.link.authorized is not None:
-            challenge = self._headers.get(b"www-authenticate", b"").decode("latin-1")
-            if self.link.authorized.refused(self, status, challenge):
-                return
-        if status >= 400 and status not in (401, 403) and error is not None and speaks_of_recovery(status, error):
+        elif (error := refused.answer) is not None:
             self._take_answer(Failure(self.id, error))
-            return
-        if self.link.finish(self):
-            self.sink.on_lost(http_fault(status, self._headers, body, error))
+        elif self.link.finish(self):
+            self.sink.on_lost(refused.fault())
 
-    def _redirected(self, whole: bool) -> None:
-        """Follow a redirect that keeps method and body; other redirects ask for a GET."""
-        location = self._headers.get(b"location", b"").decode("latin-1")
+    def _redirected(self, refused: RefusedResponse) -> None:
+        """Follow a redirect that keeps method and body, on the same origin."""
+        location = refused.location
         self._redirects += 1
-        if whole and self._redirects <= REDIRECTS and location and self.link.redirect(location):
+        may_follow = location and refused.status in SAME_METHOD and self._redirects <= MAX_REDIRECTS
+        if may_follow and self.link.redirect(location):
             self.link.repeat(self)
             return
         self._lose_quoting(
@@ -383,9 +333,9 @@ class HttpCall(msgspec.Struct, eq=False):
 
     def _broken(self, why: str) -> None:
         """Resume or end a request whose response ended without the answer."""
-        if self.last_event_id and not self.link.modern and self._resumes < RESUMES:
-            self._resumes += 1
-            self.link.resume(self, self._retry)
+        events = self._events
+        if events is not None and not self.link.modern and events.may_resume():
+            self.link.resume(self, events.retry_s)
             return
         if self._unread is None:
             self._lose("OUTCOME_UNKNOWN", why)
