@@ -1,7 +1,8 @@
-"""Reads the requests of one client: heads, bodies and offers to upgrade. The connection answers them.
+"""Feeds the parser of one client's requests, and turns its callbacks into requests. The connection answers them.
 
 The parser gets the received bytes a piece at a time, and one turn of the loop reads no more than its share
-(`paced_reading.py`, `read_queue.py`). After a refusal nothing more is read.
+(`paced_reading.py`, `read_queue.py`). After a refusal nothing more is read. `incoming_headers.py` collects the headers
+of a request, `incoming_body.py` its body.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from interlock.transports.http.server.bodies import CROWDED
 from interlock.transports.http.server.guard import GuardRefusal
 from interlock.transports.http.server.http_request import HttpRequest, RequestHead
 from interlock.transports.http.server.incoming_body import BodyOwner, IncomingBody
+from interlock.transports.http.server.incoming_headers import IncomingHeaders
 from interlock.transports.http.server.listener import ENTRANCE, HttpListener, Known
 from interlock.transports.http.server.phase import RequestPhase
 from interlock.transports.http.server.response_writer import ResponseWriter
@@ -27,7 +29,6 @@ from interlock.transports.http.server.upgrades import UpgradeRequest
 from interlock.transports.read_queue import PIECE_BYTES, ReadQueue
 
 _IDLE, _HEAD, _BODY, _CLOSING = RequestPhase.IDLE, RequestPhase.HEAD, RequestPhase.BODY, RequestPhase.CLOSING
-_FEW_HEADERS: Final = 32
 _MAX_LINGER_BYTES: Final = 16 * 1024 * 1024
 """Bytes that a refused client may go on sending before it is cut off."""
 
@@ -65,17 +66,16 @@ class RequestReader:
 
     __slots__ = (
         "_connection",
+        "_declined",
         "_fed",
         "_first",
         "_follows",
-        "_head",
+        "_headers",
         "_listener",
         "_parser",
         "_reads",
-        "_repeats",
         "_transport",
         "_upgrade",
-        "_without_upgrade",
         "begun",
         "body",
         "flow",
@@ -101,9 +101,8 @@ class RequestReader:
         """The target of the request that was read last."""
         self.template: HeadTemplate | None = None
         """The head that was read last, where heads like it need no parser."""
-        self._head: dict[bytes, bytes] | None = None
-        """The headers so far."""
-        self._repeats = 0
+        self._headers: IncomingHeaders | None = None
+        """The headers so far, until the head is complete."""
         self._first: bytes | None = None
         """The bytes that begin with the request being read, where one piece of them does."""
         self._fed = 0
@@ -112,8 +111,8 @@ class RequestReader:
         """Whether these bytes held a whole request already."""
         self._upgrade: UpgradeRequest | None = None
         """The request that asks for another protocol, until its head is read."""
-        self._without_upgrade: bytes | None = None
-        """The head of a request without its offer to upgrade, until it is read again."""
+        self._declined: UpgradeRequest | None = None
+        """The request with an offer to upgrade that is ignored, until its head is read again."""
 
     # The connection calls these.
 
@@ -149,7 +148,7 @@ class RequestReader:
         """Refer neither to the connection nor to a request any more: the client has gone, or has another protocol."""
         self.phase = _CLOSING
         self.body.close()
-        self._first = self._head = self.template = None
+        self._first = self._headers = self.template = None
         del self._parser, self._connection
 
     # The paced reading calls these (`paced_reading.PieceReader`).
@@ -185,7 +184,8 @@ class RequestReader:
                 self._pass_upgrade(data[end:])
                 return size
         if self.phase is _HEAD and self._fed > self._listener.bounds.header_bytes:
-            self._connection.refuse(guard.too_long(self._listener.bounds, target=not self._head))
+            in_target = self._headers is None or not self._headers.values
+            self._connection.refuse(guard.too_long(self._listener.bounds, target=in_target))
         return end
 
     # The parser calls these.
@@ -197,8 +197,7 @@ class RequestReader:
         self.phase = _HEAD
         self.begun += 1
         self.target = b""
-        self._head = {}
-        self._repeats = 0
+        self._headers = IncomingHeaders(self._listener)
         if not self._connection.is_idle():
             self.flow.pause_reading()
 
@@ -209,42 +208,26 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        head = self._head
-        if head is None or self.phase is not _HEAD:
-            self._connection.refuse(GuardRefusal(400, "trailers are not supported"))
-            return
-        max_headers = self._listener.bounds.header_count
-        if len(head) + self._repeats > max_headers:
-            self._connection.refuse(GuardRefusal(431, f"more than {max_headers} headers", "TOO_LARGE"))
-            return
-        name = name.lower()
-        # The parser leaves the space after a value, which is no part of it (RFC 9110, Field Values).
-        value = value.rstrip(b" \t")
-        if name not in head:
-            head[name] = value
-            return
-        self._repeats += 1
-        combined = guard.combine(name, head[name], value)
-        if combined is None:
-            self._connection.refuse(GuardRefusal(400, f"duplicate header {name.decode('latin-1')[:64]}"))
-        elif self._repeats <= max_headers:
-            head[name] = combined
+        headers = self._headers
+        if headers is None or self.phase is not _HEAD:
+            refusal: GuardRefusal | None = GuardRefusal(400, "trailers are not supported")
+        else:
+            refusal = headers.add(name, value)
+        if refusal is not None:
+            self._connection.refuse(refusal)
 
     def on_headers_complete(self) -> None:
         """Check the head, and begin the request: for the endpoint on an MCP path, else for ASGI."""
-        head = self._head
-        if head is None or self.phase is not _HEAD:
+        headers = self._headers
+        if headers is None or self.phase is not _HEAD:
             return
-        self._head = None
+        self._headers = None
         first, self._first = self._first, None
-        listener, parser = self._listener, self._parser
+        listener, parser, head = self._listener, self._parser, headers.values
         method, version = parser.get_method(), parser.get_http_version()
-        refusal = guard.check_head(method, head, version, listener.allowed, listener.limits.message_bytes)
-        if refusal is None and (
-            # A request that began in the middle of a piece of bytes was not counted from its beginning.
-            first is None or self._fed > listener.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS
-        ):
-            refusal = guard.check_size(head, self._repeats, listener.bounds, self.target)
+        # A request that began in the middle of a piece of bytes was not counted from its beginning.
+        fits = first is not None and self._fed <= listener.bounds.header_bytes
+        refusal = headers.check(method, self.target, version, fits=fits)
         found = listener.resolve(self.target) if refusal is None else refusal
         if isinstance(found, GuardRefusal):
             self._connection.refuse(found)
@@ -258,23 +241,27 @@ class RequestReader:
                 self._connection.refuse(needed)
             return
         if b"upgrade" in head and parser.should_upgrade():
-            self._without_upgrade = _without_upgrade(method, self.target, version, head)
+            self._declined = UpgradeRequest(method, self.target, head, version)
             self.phase = _IDLE
             return
-        self.phase = _BODY
         keep_alive = version == "1.1" and parser.should_keep_alive()
         length = int(head.get(b"content-length", b"0"))
-        is_large = length > listener.bounds.early_bytes or b"transfer-encoding" in head
-        sender = listener.endpoint.owner_of(path if is_mcp else ENTRANCE, head) if is_large else ""
+        self.phase = _BODY
         if is_mcp:
             understood = RequestHead(method, path, head, keep_alive, version == "1.1", length)
-            self.body.begin(understood, length, sender)
+            self.body.begin(understood, length, self._sender(path, head, length))
             self._check(understood, first)
         else:
             scope = scope_of(self.target, method, version, list(head.items()), self._transport)
             request = AsgiRequest(scope, self._connection, keep_alive=keep_alive)
-            self.body.begin(request, length, sender)
+            self.body.begin(request, length, self._sender(ENTRANCE, head, length))
             self._connection.take_for_application(request)
+
+    def _sender(self, path: str, head: dict[bytes, bytes], length: int) -> str:
+        """The owner whose share of memory a large body takes; empty for a small one."""
+        if length <= self._listener.bounds.early_bytes and b"transfer-encoding" not in head:
+            return ""
+        return self._listener.endpoint.owner_of(path, head)
 
     def on_chunk_header(self) -> None:
         """Another chunk of the body."""
@@ -330,12 +317,12 @@ class RequestReader:
 
     def _read_again(self) -> bool:
         """Parse a head again without its offer to upgrade. False where there is none."""
-        head, self._without_upgrade = self._without_upgrade, None
-        if head is None:
+        declined, self._declined = self._declined, None
+        if declined is None:
             return False
         self._first = None
         self._parser = _new_parser(self)
-        self._feed(head)
+        self._feed(declined.without_offer())
         return True
 
     def _pass_upgrade(self, rest: bytes) -> None:
@@ -350,19 +337,6 @@ def _new_parser(reader: RequestReader) -> httptools.HttpRequestParser:
     # A client may send more behind a request with `connection: close`; that request is answered all the same.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
-
-
-def _without_upgrade(method: bytes, target: bytes, version: str, head: dict[bytes, bytes]) -> bytes:
-    """A head without its offer to upgrade, which the hub ignores.
-
-    The parser would end such a request with its headers. Java's client offers h2c with its first request.
-    """
-    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
-    if b"close" in head.get(b"connection", b"").lower():
-        lines.append(b"connection: close")
-    dropped = (b"upgrade", b"connection", b"http2-settings")
-    lines += [b"%b: %b" % pair for pair in head.items() if pair[0] not in dropped]
-    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def _is_whole(first: bytes | None, head: RequestHead) -> bool:

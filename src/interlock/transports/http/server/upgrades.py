@@ -25,6 +25,18 @@ class UpgradeRequest(msgspec.Struct, frozen=True):
     headers: Headers
     version: str
 
+    def without_offer(self) -> bytes:
+        """The head without the offer of another protocol, where the hub ignores it.
+
+        The parser would end such a request with its headers. Java's client offers h2c with its first request.
+        """
+        lines = [b"%b %b HTTP/%b" % (self.method, self.target, self.version.encode())]
+        if b"close" in self.headers.get(b"connection", b"").lower():
+            lines.append(b"connection: close")
+        dropped = (b"upgrade", b"connection", b"http2-settings")
+        lines += [b"%b: %b" % pair for pair in self.headers.items() if pair[0] not in dropped]
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
 
 class UpgradedConnection(Protocol):
     """A connection after its upgrade, as its listener sees it."""
