@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
 
 from interlock.config.settings import ServerSettings
+from interlock.events import Bus
 from interlock.hub.admin.backups import put_back
+from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.passphrase import ATTEMPTS, PASSPHRASES, Passphrase
+from interlock.hub.approvals.rules import RULES
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEYS
-from interlock.hub.auth.principals import local_person
+from interlock.hub.auth.principals import Principal, local_person
+from interlock.hub.foundation import COLLECTIONS
+from interlock.hub.live.events.deliveries import EventDeliveries
+from interlock.hub.live.events.documents import LIVE_PENDING, UNSENT_WAKES, pending_id
+from interlock.hub.live.events.touches import LIVE_TOUCHED, Touches
+from interlock.hub.room_documents import HISTORY_HEADS
+from interlock.hub.taints import TAINTS, Taints
+from interlock.hub.tasks.ledger import TASKS
+from interlock.hub.upstreams.registration.registration import REGISTRATIONS, RegistrationParams
 from interlock.server import Server
-from interlock.store import Collection, Store
+from interlock.store import Collection, Store, StoreDamaged
 from interlock.store.database import Database
+from interlock.wire.errors import Fault
 
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, running_hub, until
+from .test_approvals_of_two_hubs import question
 
 
 async def damage(store: Store, collection: Collection[Any], like: str) -> None:
@@ -27,6 +47,22 @@ async def damage(store: Store, collection: Collection[Any], like: str) -> None:
     def write(database: Database) -> None:
         database.execute("UPDATE counters SET value = value + 1 WHERE name = 'revision'")
         database.execute(spoil, (collection.name, like))
+
+    await store.commit(write)
+
+
+async def plant(store: Store, collection: Collection[Any], key: str, *, checksum: bool = False) -> None:
+    """Add an entry that is not of its struct. Without the right checksum, its key is not certain either."""
+    body = '["damaged"]'
+    sums = zlib.crc32("\0".join((collection.name, key, "1", "." + body)).encode()) if checksum else 0
+
+    def write(database: Database) -> None:
+        database.execute("UPDATE counters SET value = value + 1 WHERE name = 'revision'")
+        database.execute(
+            "INSERT INTO documents (collection, key, version, revision, changed, body, checksum)"
+            " VALUES (?, ?, 1, (SELECT value FROM counters WHERE name = 'revision'), 0, ?, ?)",
+            (collection.name, key, body, sums),
+        )
 
     await store.commit(write)
 
@@ -71,3 +107,76 @@ async def test_a_damaged_key_is_refused_alone_and_a_damaged_grant_refuses_all(tm
         assert (await put_back(config, home, tmp_path / "whole.backup", local_person("tester"))).sound
         async with running_hub(tmp_path, servers) as hub:
             assert [await echoed(hub, key) for key in keys.values()] == ["milk"] * 3
+
+
+async def test_a_hub_starts_with_damaged_entries_of_every_kind_names_them_and_serves(tmp_path: Path) -> None:
+    file = tmp_path / "home" / "hub.db"
+    file.parent.mkdir()
+    store = await Store.open(file, COLLECTIONS)
+    damaged = (DECISIONS, RULES, ATTEMPTS, TASKS, REGISTRATIONS, UNSENT_WAKES, HISTORY_HEADS)
+    for collection in damaged:
+        await plant(store, collection, "x")
+    await store.close()
+    notes = Server("notes")
+
+    @notes.tool
+    def look() -> str:
+        """Look at the notes."""
+        return "milk"
+
+    async with notes.http() as served, running_hub(tmp_path, {"notes": ServerSettings(url=served.url)}) as hub:
+        assert await echoed(hub, await hub.new_key("ann")) == "milk"
+        shown = str((await hub.operate("status"))["warnings"])
+        assert all(f"entries of {each.name} cannot be read ('x')" in shown for each in damaged[:-1])
+        inbox = hub.hub_app.inbox
+        asked = await inbox.ask(msgspec.structs.replace(question("one"), kind="permission", asker_kind="server"))
+        await read_and_answer(inbox, asked.id, "once", local_person("tester"))
+        assert await inbox.use(asked.id), "other requests are asked, answered and used"
+        wanted = RegistrationParams("mine", "python", ("mine.py",), source="print()")
+        with pytest.raises(Fault, match="registrations cannot be read"):
+            await hub.hub_app.registrations.register(Principal("ann", "agent"), wanted)
+
+
+@pytest.mark.parametrize("certain", [True, False], ids=["of ann", "of anybody"])
+async def test_t129_a_taint_or_touch_that_cannot_be_read_counts_and_where_its_agent_is_not_certain_for_all(
+    tmp_path: Path, certain: bool
+) -> None:
+    collections = (TAINTS, LIVE_TOUCHED, LIVE_PENDING)
+    store = await Store.open(tmp_path / "hub.db", collections)
+    taints = Taints(lambda: 1000.0, cast(Any, None), lambda *_: None)
+    touches, events = (Touches(lambda: 60.0, lambda *_: None) for _ in range(2))
+    deliveries = EventDeliveries(cast(Any, None), cast(Any, None), Bus(), events)
+    await taints.start(store)
+    await touches.start(store, cast(Any, SimpleNamespace(on_touched=lambda agent: None)))
+    await deliveries.start(store, "node")
+
+    def count() -> list[list[bool]]:
+        tainted = [(found := taints.of(f"agent:{agent}")) is not None and found.asking for agent in ("ann", "bob")]
+        return [tainted, *([bool(each.at(agent)) for agent in ("ann", "bob")] for each in (touches, events))]
+
+    assert count() == [[False, False]] * 3
+    await plant(store, TAINTS, "agent:ann", checksum=certain)
+    await plant(store, LIVE_TOUCHED, "ann", checksum=certain)
+    await plant(store, LIVE_PENDING, pending_id("ann", 1.0), checksum=certain)
+    await until(lambda: count() == [[True, not certain]] * 3)
+    if not certain:
+        with pytest.raises(StoreDamaged):
+            await taints.clear(local_person("tester"), "agent:bob", "", "")
+    await store.close()
+
+
+async def test_t42_a_passphrase_that_cannot_be_read_is_set_and_no_text_is_right(tmp_path: Path) -> None:
+    person = local_person("tester")
+    store = await Store.open(tmp_path / "hub.db", (PASSPHRASES, ATTEMPTS))
+    passphrase = Passphrase(lambda: "if-set")
+    await passphrase.start(store)
+    assert not passphrase.needed
+    await plant(store, PASSPHRASES, "approvals")
+    await until(lambda: passphrase.needed)
+    with pytest.raises(Fault, match="the passphrase cannot be read"):
+        await passphrase.demand(person, "open sesame")
+    for way in (passphrase.set(person, "open sesame", ""), passphrase.remove(person, "open sesame")):
+        with pytest.raises(Fault):
+            await way
+    assert passphrase.needed
+    await store.close()

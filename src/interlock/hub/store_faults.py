@@ -27,6 +27,16 @@ STRICT: Final = "requests that need them are refused"
 _EFFECTS: Final = {
     "keys": "these keys are refused, and no key is created, rotated or revoked for a name whose key is among them",
     "grants": "one may be a denial, so every call that needs a grant is refused",
+    "decisions": "these approvals permit nothing, and their calls are refused",
+    "approval_rules": "these rules allow no call, so a person is asked",
+    "live_unsent_wakes": "the webhook is not told of these wakes",
+    "passphrases": "it is set and no text is right, so nothing that needs it is approved",
+    "passphrase_attempts": "each counts as a wrong attempt of everyone",
+    "registrations": "these servers do not run, and no server is registered",
+    "tasks": "these tasks are not found",
+    "taints": "they count for their agents, or for all agents where it is not certain whose they are",
+    "live_touched": "they count for their agents, or for all agents where it is not certain whose they are",
+    "live_pending": "these events reach nobody, and count for their agents as if they had",
     "permissions": "one may be a denial, so every permission of a server is denied",
 }
 """The effect of unreadable entries, by collection."""

@@ -22,7 +22,7 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.journal import Journal
 from interlock.hub.repeated_commits import commit
 from interlock.hub.sessions.session import Exchange
-from interlock.store import Collection, Store, StoreError, Transaction
+from interlock.store import Collection, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 MAX_TAINTS: Final = 10_000
@@ -70,8 +70,8 @@ class Taint(msgspec.Struct, frozen=True):
 
     @property
     def at(self) -> float:
-        """When the last text came."""
-        return self.sources[0].at
+        """When the last text came; now, where the sources are unknown: such a taint does not end by itself."""
+        return self.sources[0].at if self.sources else time.time()
 
 
 class _Following(NamedTuple):
@@ -108,11 +108,12 @@ class Taints:
         """The taints of the round that is being stored."""
         self._rounds = DeliveryRounds(self)
         self._store: Store
+        self._mirror = Mirror(TAINTS)
 
     async def start(self, store: Store) -> None:
         """Load what earlier runs and other nodes know."""
-        mirror = await store.mirror(TAINTS)
-        for taint in list(mirror.values()):
+        mirror = self._mirror = await store.mirror(TAINTS)
+        for taint in list(mirror.readable()):
             self._changed(taint.id, taint)
         mirror.on_change(self._changed)
         self._store = store
@@ -121,13 +122,22 @@ class Taints:
         await self._rounds.close()
 
     def of(self, owner: str) -> Taint | None:
-        """The taint of a principal; None if it has none, or not any more."""
+        """The taint of a principal; None if it has none, or not any more.
+
+        A stored taint that cannot be read counts for its principal at every address, until a backup is restored. Where
+        not even its principal is certain, it counts for all of them.
+        """
+        if self._mirror.problems and self._mirror.doubts(_id(owner).__eq__):
+            return Taint(_id(owner), owner, (), asking=True)
+        return self._readable(owner)
+
+    def _readable(self, owner: str) -> Taint | None:
         found = self._known.get(_id(owner))
         return found if found is not None and time.time() < found.at + self._valid_s() else None
 
     def all(self) -> list[Taint]:
         """Every taint, the newest first."""
-        current = [taint for taint in self._known.values() if self.of(taint.owner) is not None]
+        current = [taint for taint in self._known.values() if self._readable(taint.owner) is not None]
         return sorted(current, key=lambda taint: -taint.at)
 
     def add(
@@ -146,7 +156,7 @@ class Taints:
         """
         following = _Following(then, failed, request)
         source = Source(target.server, target.name, time.time())
-        before = self.of(caller.owner)
+        before = self._readable(caller.owner)
         asking = asking or (before is not None and before.asking)
         if before is not None and asking == before.asking and _is_renewed(before, source):
             if before.id not in self._unstored:
@@ -171,6 +181,8 @@ class Taints:
         """A person says that a principal's context holds no such text any more. Raises NOT_FOUND."""
         if by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can clear a taint, and {by.id} is a {by.kind}")
+        if (problem := self._mirror.problem) is not None and _id(owner) not in self._mirror.problems:
+            raise problem  # It may be of this principal, so nobody's taint is cleared before it is repaired.
         found = self.of(owner)
         if found is None:
             raise Fault("NOT_FOUND", f"{owner[:200]!r} is not tainted", hint="`interlock taints list` shows who is")
@@ -184,7 +196,8 @@ class Taints:
         """Forget what no longer counts, and the oldest where there are too many."""
         oldest = sorted(self._known.values(), key=lambda taint: taint.at)
         surplus = max(0, len(oldest) - MAX_TAINTS)
-        gone = oldest[:surplus] + [taint for taint in oldest[surplus:] if self.of(taint.owner) is None]
+        gone = oldest[:surplus] + [taint for taint in oldest[surplus:] if self._readable(taint.owner) is None]
+        gone = [taint for taint in gone if taint.id not in self._mirror.problems]
         if not gone:
             return
         try:
@@ -199,6 +212,11 @@ class Taints:
 
     def _wait(self, taint: Taint, record: Record | None, following: _Following) -> None:
         """Store a taint in the next round, with the records of those that it replaces there."""
+        if taint.id in self._mirror.problems:
+            # It cannot be stored in this place, and need not be: an entry that cannot be read counts as a taint.
+            if following.then is not None:
+                following.then()
+            return
         waiting = self._waiting.get(taint.id)
         records = () if waiting is None else waiting.records
         self._waiting[taint.id] = _Unstored(taint, records if record is None else (*records, record))

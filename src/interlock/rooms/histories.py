@@ -33,7 +33,7 @@ class Histories:
             history = self.of(name, settings)
             if history is not None:
                 await history.load(self._hub_app.store)
-        places = (head.key for head in await self._hub_app.store.find(HISTORY_HEADS))
+        places = await self._hub_app.store.keys(HISTORY_HEADS)
         own = self._place("")
         self._ended.update(place.removeprefix(own) for place in places if place.startswith(own))
         self._ended -= self._by_topic.keys()

@@ -14,7 +14,7 @@ import msgspec
 
 from .collection import Collection, Document
 from .documents import Change
-from .errors import StoreDamaged
+from .errors import StoreDamaged, WrongChecksum
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T", bound=msgspec.Struct)
@@ -54,7 +54,7 @@ class Mirror(Generic[T]):
 
     @property
     def problem(self) -> StoreDamaged | None:
-        """Why a document cannot be read. While there is one, every read but `readable` and `lookup` raises it."""
+        """Why a document cannot be read. While there is one, every read but `readable` and the lookups raises it."""
         return next(iter(self.problems.values()), None)
 
     def get(self, key: str) -> T | None:
@@ -87,6 +87,11 @@ class Mirror(Generic[T]):
         """The same with the version that a change of it must name."""
         entry = self._entries.get(key)
         return None if entry is None else entry.document
+
+    def doubts(self, is_of: Callable[[str], bool]) -> bool:
+        """Whether a document that cannot be read may be one of some keys. Where its checksum is wrong, its key may be
+        wrong as well, so it may be of anybody."""
+        return any(isinstance(problem, WrongChecksum) or is_of(key) for key, problem in self.problems.items())
 
     def __len__(self) -> int:
         return len(self._entries) - len(self._deleted)

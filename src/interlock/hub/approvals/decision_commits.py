@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interlock.hub.approvals.decision import DECISIONS, Decision
-from interlock.store import Mirror, Transaction
+from interlock.store import Mirror, StoreDamaged, Transaction
 from interlock.wire.errors import Fault
 
 
@@ -11,6 +11,15 @@ async def follow_others(change: Transaction, decisions: Mirror[Decision], matter
     """Know all decisions on a matter, also those that another hub has just opened. The commit fails if one is added."""
     for document in await change.find(DECISIONS, "matter", matter):
         decisions.follow(document)
+
+
+async def is_doubtful(change: Transaction, decisions: Mirror[Decision], matter: str) -> bool:
+    """The same; returns whether one of them cannot be read, so that the matter is not asked about again."""
+    try:
+        await follow_others(change, decisions, matter)
+    except StoreDamaged:
+        return True
+    return False
 
 
 def add_record(change: Transaction, record: object) -> None:

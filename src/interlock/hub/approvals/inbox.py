@@ -17,7 +17,7 @@ import msgspec
 from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, ApprovalRequest, Decision, Where, asker_of, new_id
-from interlock.hub.approvals.decision_commits import add_record, follow_others, too_many
+from interlock.hub.approvals.decision_commits import add_record, follow_others, is_doubtful, too_many
 from interlock.hub.approvals.due_decisions import due_decisions
 from interlock.hub.approvals.inbox_reads import InboxReads
 from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
@@ -173,7 +173,8 @@ class Inbox(InboxReads):
         for request in requests:
             view = views.get(request.matter, "")
             if (current := self.current(request)) is None:
-                await follow_others(change, self._decisions, request.matter)
+                if await is_doubtful(change, self._decisions, request.matter):
+                    continue
                 current = self.current(request)
             if current is not None and view and not current.request.view:
                 await self.void([current])  # It was asked without a view, so nobody could approve it.

@@ -40,11 +40,11 @@ class LearnedRules:
 
     def all(self) -> list[Rule]:
         """Every rule, the oldest first."""
-        return sorted(self._rules.values(), key=lambda rule: rule.made_at)
+        return sorted(self._rules.readable(), key=lambda rule: rule.made_at)
 
     def covering(self, request: ApprovalRequest) -> Rule | None:
-        """The rule that allows exactly this call."""
-        rule = self._rules.get(rule_id(request))
+        """The rule that allows exactly this call. One that cannot be read allows none."""
+        rule = self._rules.lookup(rule_id(request))
         return rule if rule is not None and rule.covers(request) else None
 
     async def make(self, answer: Decision, by: Principal, now: int) -> Rule:

@@ -20,6 +20,7 @@ import msgspec
 
 from interlock.config.value_types import PassphraseUse
 from interlock.hub.auth.principals import Principal
+from interlock.hub.store_faults import whole
 from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
 from interlock.wire.unicode_forms import normalize
@@ -86,7 +87,7 @@ class Passphrase:
     def needed(self) -> bool:
         """Whether an approval needs a passphrase."""
         use = self._use()
-        return use == "required" or (use == "if-set" and self._stored is not None)
+        return use == "required" or (use == "if-set" and self._is_set)
 
     async def demand(self, by: Principal, given: str) -> None:
         """Return if no passphrase is needed, or if this one is right.
@@ -104,7 +105,7 @@ class Passphrase:
         """Set or replace the passphrase."""
         if len(new) < SHORTEST:
             raise Fault("INVALID_PARAMS", f"a passphrase has at least {SHORTEST} characters")
-        if self._stored is not None:
+        if self._is_set:
             await self.demand(by, current)
         salt = secrets.token_bytes(16)
         hashed = await asyncio.to_thread(slow_hash, new, salt, COST, _BLOCK)
@@ -114,15 +115,21 @@ class Passphrase:
 
     async def remove(self, by: Principal, current: str) -> None:
         """Remove the passphrase."""
-        if self._stored is None:
+        if not self._is_set:
             raise Fault("NOT_FOUND", "no passphrase is set")
         await self.demand(by, current)
         async with self._store.transaction() as change:
             change.delete(PASSPHRASES, _ID)
 
     @property
+    def _is_set(self) -> bool:
+        """Whether there is one. One that cannot be read is set, and no text is right."""
+        return self._mirror is not None and len(self._mirror) > 0
+
+    @property
     def _stored(self) -> StoredPassphrase | None:
-        return None if self._mirror is None else self._mirror.get(_ID)
+        """Raises a `Fault` while it cannot be read."""
+        return None if self._mirror is None else whole(self._mirror, "passphrase").lookup(_ID)
 
     async def _check(self, by: Principal, given: str) -> None:
         if not given:
@@ -138,13 +145,15 @@ class Passphrase:
             self._waiting -= 1
 
     async def _check_in_turn(self, caller: str, keyed: bool, given: str) -> None:
-        now, attempts = self.clock(), [*self._attempts.values()]
+        now, attempts = self.clock(), [*self._attempts.readable()]
+        unreadable = len(self._attempts.problems)  # each may be of this caller, and of now
         # An attempt with a future time was made before the clock was set back. It counts until that time is over.
         recent = [attempt for attempt in attempts if now - attempt.at < WINDOW_S]
         own = [attempt for attempt in recent if attempt.caller == caller]
         with_keys = [attempt for attempt in recent if keyed and attempt.keyed]
-        if len(own) >= MAX_WRONG or len(with_keys) >= MAX_WRONG_OF_ALL:
-            first = min(attempt.at for attempt in (own if len(own) >= MAX_WRONG else with_keys))
+        is_own = len(own) + unreadable >= MAX_WRONG
+        if is_own or len(with_keys) + (unreadable if keyed else 0) >= MAX_WRONG_OF_ALL:
+            first = min((attempt.at for attempt in (own if is_own else with_keys)), default=now)
             message = f"{MAX_WRONG} wrong passphrases; nothing is approved for a while"
             raise Fault("RATE_LIMITED", message, retry_after_ms=int((first + WINDOW_S - now) * 1000) + 1)
         stored = self._stored

@@ -35,7 +35,7 @@ class ExpiryWatch:
         now = self._now()
         ends = [
             (entry.expires_at - now).total_seconds()
-            for entry in self._entries.values()
+            for entry in self._entries.readable()
             if entry.expires_at is not None and entry.expires_at > now
         ]
         if ends:
@@ -49,7 +49,7 @@ class ExpiryWatch:
 
     def _check(self) -> None:
         now = self._now()
-        for entry in list(self._entries.values()):
+        for entry in list(self._entries.readable()):
             if entry.expires_at is not None and entry.expires_at <= now:
                 self._on_expired(entry)
         self.restart()

@@ -105,7 +105,7 @@ class PermissionStatuses:
 
     def entry(self, server: str, permission: str) -> PermissionEntry | None:
         """The last decision of a person."""
-        return None if self._entries is None else self._entries.get(entry_id(server, permission))
+        return None if self._entries is None else self._entries.lookup(entry_id(server, permission))
 
     def _wanted(self, server: str) -> Collection[str]:
         return {*self.declared(server), *self._named.get(server, {})}

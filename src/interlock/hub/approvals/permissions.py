@@ -251,6 +251,9 @@ class Permissions(PermissionStatuses):
 
     def _entry_changed(self, _: str, entry: PermissionEntry | None) -> None:
         if entry is None:
+            if self._entries is not None and self._entries.problem is not None:
+                for server in [*self._offers]:
+                    self._changed(server)  # It may be a denial of any server.
             return
         self._note(entry.server, self.status(entry.server, entry.permission), decision=entry)
         self._changed(entry.server)

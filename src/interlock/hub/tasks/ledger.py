@@ -94,10 +94,10 @@ class TaskLedger:
         return self._worker.new_id()
 
     async def begin(self, store: Store) -> None:
-        """Load the tasks from the store."""
+        """Load the tasks from the store. One that cannot be read is not found."""
         self._store = store
         self._mirror = await store.mirror(TASKS)
-        for task in self._mirror.values():
+        for task in self._mirror.readable():
             self._on_change(task.id, task)
         self._mirror.on_change(self._on_change)
 

@@ -157,6 +157,8 @@ class TaintGate:
 
 
 def _why(taint: Taint, principal: Principal) -> str:
+    if not taint.sources:
+        return f"a stored taint cannot be read, and it may be of {principal.id}."
     # In a fixed order, so that the text of an approval request stays the same.
     sources = ", ".join(sorted({source.shown for source in taint.sources}))
     return f"{principal.id} was given results of servers that are not trusted ({sources})."

@@ -58,7 +58,7 @@ class EventDeliveries:
         """Waiting and reserved events of all agents, by server."""
         self._node = ""
         self._store: Store
-        self._mirror: Mirror[PendingEvent]
+        self._mirror = Mirror(LIVE_PENDING)
 
     async def start(self, store: Store, node: str) -> None:
         """Load the events. Those that this node was handing on when its last run ended wait again.
@@ -66,15 +66,16 @@ class EventDeliveries:
         Other hubs of the store may be handing on others. `sweep` frees the events of a node that is gone.
         """
         self._node = node
-        mirror = await store.mirror(LIVE_PENDING)
-        if on_way := [event for event in mirror.values() if event.on_way and event.node in ("", node)]:
+        mirror = self._mirror = await store.mirror(LIVE_PENDING)
+        if on_way := [event for event in mirror.readable() if event.on_way and event.node in ("", node)]:
             async with store.transaction() as transaction:
                 for event in on_way:
                     transaction.put(LIVE_PENDING, _waiting_again(event))
-        for event in list(mirror.values()):
+        for event in list(mirror.readable()):
             self._changed(event.id, event)
         mirror.on_change(self._changed)
-        self._store, self._mirror = store, mirror
+        self._touches.follow_events(mirror)
+        self._store = store
 
     # Waiting events
 
@@ -123,8 +124,8 @@ class EventDeliveries:
         return [event for event in events if event is not None and self._may_have(event)]
 
     def all(self) -> list[PendingEvent]:
-        """Every event that waits or was delivered lately."""
-        return list(self._mirror.values())
+        """Every event that waits or was delivered lately. One that cannot be read reaches nobody."""
+        return list(self._mirror.readable())
 
     # Delivery
 
@@ -286,7 +287,7 @@ class EventDeliveries:
         at = now()
         async with self._store.transaction() as transaction:
             for event in chosen:
-                document = self._mirror.document(event.id)
+                document = self._mirror.lookup_document(event.id)
                 transaction.expect(LIVE_PENDING, event.id, 0 if document is None else document.version)
                 node = self._node if on_way else ""
                 marked = msgspec.structs.replace(event, delivered=at, on_way=on_way, node=node)
@@ -321,6 +322,8 @@ class EventDeliveries:
             self._give_room(waiting, before.server, before.size)
         if event is None:
             waiting.delivered.pop(key, None)
+            if key in self._mirror.problems:
+                self._touches.on_unreadable(agent)
         elif event.delivered:
             waiting.delivered[key] = event
             self._touches.note(agent, event.delivered)

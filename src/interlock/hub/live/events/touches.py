@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.calls.delivery_rounds import DeliveryRounds, settle
-from interlock.hub.live.events.documents import now
+from interlock.hub.live.events.documents import PendingEvent, agent_of, now
 from interlock.store import Collection, Mirror, Store, StoreError
 from interlock.wire.errors import Fault
 
@@ -59,13 +59,14 @@ class Touches:
         self._rounds = DeliveryRounds(self)
         self._listener: TouchListener | None = None
         self._store: Store
-        self._mirror: Mirror[Touch]
+        self._mirror = Mirror(LIVE_TOUCHED)
+        self._events: Mirror[PendingEvent] | None = None
 
     async def start(self, store: Store, listener: TouchListener) -> None:
         """Load the touches of earlier runs and other nodes, and follow them."""
         self._listener = listener
         mirror = self._mirror = await store.mirror(LIVE_TOUCHED)
-        for touch in list(mirror.values()):
+        for touch in list(mirror.readable()):
             self._changed(touch.agent, touch)
         mirror.on_change(self._changed)
         self._store = store
@@ -75,8 +76,26 @@ class Touches:
         await self._rounds.close()
 
     def at(self, agent: str) -> float:
-        """When an agent was last given text from outside, by the wall clock; 0 for never."""
-        return self._at.get(agent, 0.0)
+        """When an agent was last given text from outside, by the wall clock; 0 for never.
+
+        It is now while a stored touch or event cannot be read that may be of this agent.
+        """
+        return now() if self._doubts(agent) else self._at.get(agent, 0.0)
+
+    def follow_events(self, events: Mirror[PendingEvent]) -> None:
+        """Count events that cannot be read as well: each may have reached its agent."""
+        self._events = events
+
+    def on_unreadable(self, agent: str) -> None:
+        """An entry of an agent was damaged: the live gate begins to ask about its calls."""
+        if self._listener is not None:
+            self._listener.on_touched(agent)
+
+    def _doubts(self, agent: str) -> bool:
+        if self._mirror.problems and self._mirror.doubts(agent.__eq__):
+            return True
+        events = self._events
+        return events is not None and bool(events.problems) and events.doubts(lambda key: agent_of(key) == agent)
 
     @property
     def renew_s(self) -> float:
@@ -103,7 +122,9 @@ class Touches:
         waits = False
         for agent in agents:
             self.note(agent, at)
-            if self._ask_s() and at >= self._stored.get(agent, 0.0) + renew_s:
+            # An entry that cannot be read counts as a touch of now, and cannot be replaced.
+            is_due = at >= self._stored.get(agent, 0.0) + renew_s and agent not in self._mirror.problems
+            if self._ask_s() and is_due:
                 self._unstored[agent] = at
                 waits = True
         if waits:
@@ -124,7 +145,7 @@ class Touches:
         gone = [agent for place, (agent, at) in enumerate(oldest) if place < surplus or at < expired][:1000]
         async with self._store.transaction() as transaction:
             for agent in gone:
-                if (document := self._mirror.document(agent)) is not None:
+                if (document := self._mirror.lookup_document(agent)) is not None:
                     # Another node may just have stored a newer one.
                     transaction.expect(LIVE_TOUCHED, agent, document.version)
                     transaction.delete(LIVE_TOUCHED, agent)
@@ -150,6 +171,8 @@ class Touches:
         if touch is None:
             self._at.pop(agent, None)
             self._stored.pop(agent, None)
+            if agent in self._mirror.problems:
+                self.on_unreadable(agent)
             return
         self._stored[agent] = max(touch.at, self._stored.get(agent, 0.0))
         self.note(agent, touch.at)

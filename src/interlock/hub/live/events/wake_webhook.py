@@ -114,7 +114,7 @@ class WakeWebhook:
     def _next(self) -> UnsentWake | None:
         """The message to try next: the oldest of those that failed least often, so that none blocks the rest."""
         node, old = self._node(), now() - FOREIGN_S
-        mine = (message for message in self._unsent.values() if message.node == node or message.at < old)
+        mine = (message for message in self._unsent.readable() if message.node == node or message.at < old)
         return min(mine, key=lambda message: (self._tries[message.id], message.id), default=None)
 
     async def _wait(self) -> None:

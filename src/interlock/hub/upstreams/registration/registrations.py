@@ -30,7 +30,7 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.access_methods import GrantRecord
 from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
-from interlock.hub.store_faults import starting
+from interlock.hub.store_faults import starting, whole
 from interlock.hub.upstreams.contained_servers import FOLDER
 from interlock.hub.upstreams.registration.checks import check_permissions, digest, judge, question, read_script, view
 from interlock.hub.upstreams.registration.outcomes import RegistrationOutcomes
@@ -44,7 +44,7 @@ from interlock.hub.upstreams.registration.registration import (
 )
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.permissions import expand
-from interlock.store import Conflict, Mirror, Store, StoreError
+from interlock.store import Conflict, Mirror, Store, StoreDamaged, StoreError
 from interlock.wire.errors import Fault
 
 MAX_REGISTRATIONS: Final = 1000
@@ -76,7 +76,7 @@ class Registrations:
         self._mirror.on_change(lambda key, registration: on_change())
         self._outcomes.start(self._inbox.all(only_open=False))
         self._inbox.on_change(self._decided)
-        for waiting in [each for each in self._mirror.values() if not each.approved]:
+        for waiting in [each for each in self._mirror.readable() if not each.approved]:
             await self._settle(waiting)
 
     async def close(self) -> None:
@@ -91,7 +91,7 @@ class Registrations:
         """Write the pinned source of every approved registration to this node's disk, and no other. Blocks."""
         approved = [each for each in self.list() if each.script and each.approved]
         for folder in (self._home / FOLDER).glob(f"*/{CODE}"):
-            if folder.parent.name not in {each.id for each in approved}:
+            if not self._is_doubtful and folder.parent.name not in {each.id for each in approved}:
                 shutil.rmtree(folder, ignore_errors=True)
         for each in approved:
             file = script_file(self._home, each.id, each.sha256)
@@ -100,7 +100,8 @@ class Registrations:
                 file.write_text(each.script)
 
     def list(self) -> list[Registration]:
-        return [] if self._mirror is None else sorted(self._mirror.values(), key=lambda each: each.at)
+        """The registrations. One that cannot be read permits nothing: its server does not run."""
+        return [] if self._mirror is None else sorted(self._mirror.readable(), key=lambda each: each.at)
 
     def find(self, id: str) -> Registration | None:
         """A registration by its creator's id or by ours."""
@@ -250,6 +251,8 @@ class Registrations:
             raise Fault("ACCESS_DENIED", message, hint=hint)
 
     def _check_free(self, made: Registration) -> None:
+        # One that cannot be read may have this id. Its grants are not for another server.
+        whole(self._mirror, "registrations")
         known = self.list()
         if made.id in self._config().servers or any(each.id == made.id for each in known):
             raise _taken(made.id)
@@ -282,7 +285,10 @@ class Registrations:
         """Act on the answer to a registration, unless another node did, or the registration is gone by now."""
         async with self._changing:
             # The store itself is asked: a mirror may know a registration of another node before its decision.
-            stored = await self._ready().get(DECISIONS, waiting.decision)
+            try:
+                stored = await self._ready().get(DECISIONS, waiting.decision)
+            except StoreDamaged:
+                return  # An answer that cannot be read approves nothing, and may be repaired.
             decision = None if stored is None else stored.value
             if decision is not None and decision.state is DecisionState.OPEN:
                 return
@@ -308,6 +314,11 @@ class Registrations:
                 grant = _creators_grant(registration, by)
                 change.put(GRANTS, grant)
                 change.record(self._record.granted(by, grant))
+
+    @property
+    def _is_doubtful(self) -> bool:
+        """Whether a registration cannot be read."""
+        return self._mirror is not None and self._mirror.problem is not None
 
     def _is_operator(self, by: Principal) -> bool:
         rights = self._access.rights(by)
