@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ def made(user: User, name: str = "weather-map") -> Path:
 
 def test_a_new_project_passes_its_own_tests(user: User) -> None:
     project = made(user)
+    sources = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["uv"]["sources"]
+    assert Path(sources["interlock"]["path"], "pyproject.toml").exists(), "uv finds it in the checkout"
     tests = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=project,
@@ -214,6 +217,10 @@ def test_a_file_on_trial_is_started_again_after_each_change_and_each_call_is_sho
             assert (call["method"], call["name"], call["failed"]) == ("tools/call", "weather_map__count", False)
             assert json.loads(call["params"])["arguments"] == {"text": "one two"}
             good = file.read_text()
+            file.write_text(good.replace("Count the words", "Count all words"))
+            assert trial.hear("changed")["text"] == "weather_map.py"
+            assert trial.hear("ready")["text"] == "count", "its author need not approve a change"
+            assert post(f"{address}/tools/weather_map__count", {"text": "one"})["structuredContent"]["words"] == 1
             file.write_text("syntax error")
             assert trial.hear("changed")["text"] == "weather_map.py"
             assert trial.hear("broken")["text"].startswith("SyntaxError: ")

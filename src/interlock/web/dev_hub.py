@@ -18,6 +18,7 @@ from interlock.config.settings import Config, HubSettings, RestartSettings, Serv
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import Delivery, LogWritten
 from interlock.hub.app import HubApp
+from interlock.hub.approvals.pins import PINS
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.states import ServerState
@@ -94,6 +95,7 @@ class DevHub:
             seen = now
             self._tell(DevMessage("changed", ", ".join(changed[:5])))
             began = datetime.now(UTC)
+            await _forget_pins(hub_app, self.name)
             await upstream.supervisor.command(Command("restart", Reason.CONFIGURATION_CHANGE, drain_s=0))
 
     async def _settle(self, hub_app: HubApp, upstream: Upstream, began: datetime) -> None:
@@ -138,3 +140,11 @@ class DevHub:
             if isinstance(line, LogWritten) and line.stream != "hub":
                 self._last_words = line.text or self._last_words
                 self._tell(DevMessage("log", line.text))
+
+
+async def _forget_pins(hub_app: HubApp, server: str) -> None:
+    """Forget the definitions of the run before: here their author changes them, and nobody has to approve that."""
+    pins = await hub_app.store.find(PINS, server=server)
+    async with hub_app.store.transaction() as change:
+        for pin in pins:
+            change.delete(PINS, pin.value.id)

@@ -134,6 +134,8 @@ def new(name: str, folder: Path, as_json: bool) -> None:
     project.mkdir(parents=True)
     for file, text in files.items():
         (project / file).write_text(text.format(**words), "utf-8")
+    with (project / "pyproject.toml").open("a", encoding="utf-8") as end:
+        end.write(_checkout())
     if as_json:
         show_json({"made": str(project), "files": list(files)})
         return
@@ -142,3 +144,20 @@ def new(name: str, folder: Path, as_json: bool) -> None:
     say(f"  $ interlock dev {module}.py")
     say("  $ uv run pytest")
     say(f"  $ interlock add ./{module}.py")
+
+
+def _checkout() -> str:
+    """Where uv finds Interlock, if it was installed from a folder and not from a package index."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        origin = urlsplit(json.loads(distribution("interlock").read_text("direct_url.json") or "{}").get("url", ""))
+    except PackageNotFoundError:
+        return ""
+    folder = Path(url2pathname(origin.path))
+    if origin.scheme != "file" or not folder.is_dir():
+        return ""
+    return f"\n[tool.uv.sources]\ninterlock = {{ path = {json.dumps(str(folder))}, editable = true }}\n"
