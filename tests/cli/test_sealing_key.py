@@ -147,6 +147,8 @@ def test_a_configured_key_seals_tokens_and_the_homes_key_the_secrets(
     checks = json.loads(user.run("doctor", "--json").output)["checks"]
     (found,) = (check for check in checks if check["name"] == "store")
     assert (found["verdict"], "sealed with another key" in found["detail"]) == ("wrong", True)
+    backup = user.run("backup", str(user.folder / "monday")).stderr
+    assert f"`sealing_key` of {user.config}; keep a copy" in backup
 
 
 def test_every_command_says_that_the_key_is_lost_and_what_to_type(user: User) -> None:

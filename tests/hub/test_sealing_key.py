@@ -20,6 +20,7 @@ from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.sealing_key import SEALED, claim_store
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import Store, StoreError
+from interlock.store.connect import is_shared
 from interlock.web.run import serve
 from protected_server import ProtectedServer
 
@@ -68,8 +69,9 @@ async def test_t24_a_hub_with_another_key_does_not_start_and_writes_nothing(tmp_
         await claim_store(store, sealed_with(key), home)
     for other in (new_key(), None):
         config = Config(hub=HubSettings(listen="127.0.0.1:0", store=store.where, sealing_key=other))
-        with pytest.raises(CannotStart, match=r"sealed with another key|key of this hub is lost"):
+        with pytest.raises(CannotStart, match=r"sealed with another key|key of this hub is lost") as refused:
             await serve(config, home, lambda ready: None)
+        assert ("set the same `sealing_key`" in refused.value.hint) >= (other is None and is_shared(store.where))
     assert await store.read(lambda database: database.execute("SELECT count(*) FROM records")) == [(0,)]
 
 

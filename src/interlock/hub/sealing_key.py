@@ -89,6 +89,8 @@ def check_key(database: Database, config: Config, home: Path) -> bool:
     if configured is None and not has_secret(home):
         if is_sealed(database):
             hint = f"put the copy of {home / FILE} back, or run {REKEY}"
+            if config.hub.store is not None and is_shared(config.hub.store):
+                hint = f"if other hubs use this store, set the same `sealing_key` in [hub] of each; else {hint}"
             raise SealedElsewhere("the key of this hub is lost: its store has keys or logins that need it", hint)
         return False
     secret = sealing_secret(home, configured)

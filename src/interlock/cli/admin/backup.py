@@ -22,7 +22,7 @@ def backup(file: Path, force: bool, config: Path | None, as_json: bool) -> None:
 
     The backup is a snapshot of keys (as hashes), grants, rules, decisions, pins and the audit log, from SQLite or
     PostgreSQL. A running hub continues to work. The backup does not contain the secret for the hashes of keys, which
-    is the file `keys.secret` in the hub's home.
+    is the file `keys.secret` in the hub's home or, if it is set, `sealing_key`.
 
     \b
     Example:
@@ -54,14 +54,20 @@ def backup(file: Path, force: bool, config: Path | None, as_json: bool) -> None:
         show_json({"file": str(file), "bytes": size, "running": running})
     else:
         say(f"{size:,} bytes in {plain(str(file))}")
-        secret = plain(str(home / "keys.secret"))
-        if not (home / "keys.keyring").exists():
-            say(f"  → its keys also need {secret}; keep a copy of that file elsewhere", err=True)
-        else:
-            say(
-                f"  → its keys also need the key in your keyring: `interlock secrets key file` writes {secret}",
-                err=True,
-            )
+        say(f"  → its keys also need {_sealing_key(config, home)}", err=True)
+
+
+def _sealing_key(config: Path | None, home: Path) -> str:
+    """The key that a backup does not contain, and how to keep it."""
+    from interlock.config.load import load
+
+    loaded = load(config, home=home, folder=Path.cwd()).config
+    if loaded.hub.sealing_key is not None:
+        return f"`sealing_key` of {plain(str(loaded.origin.path))}; keep a copy of that key elsewhere"
+    secret = plain(str(home / "keys.secret"))
+    if (home / "keys.keyring").exists():
+        return f"the key in your keyring: `interlock secrets key file` writes {secret}"
+    return f"{secret}; keep a copy of that file elsewhere"
 
 
 @click.command()
