@@ -362,6 +362,8 @@ def test_a_failed_call_names_the_commands_that_help(user: User, hub: FakeHub) ->
     assert (nope.exit_code, "did you mean" in nope.stderr, "`interlock list`" in nope.stderr) == (2, False, True)
     for typed in ("demo__ad", "add"):
         assert "did you mean `demo__add`?" in user.run("call", typed).stderr
+    hidden = user.run("call", "demo__add").stderr
+    assert ("did you mean" in hidden, "`interlock why AGENT demo__add`" in hidden) == (False, True)
     hub.answers["hub/call"] = {"error": {"code": -32603, "message": "the server exited with code 4"}}
     assert "`interlock logs demo`" in user.run("call", "demo__nope").stderr
 

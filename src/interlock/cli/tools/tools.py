@@ -134,6 +134,8 @@ def _nearest(name: str, message: str) -> str:
     if "did you mean" in message:
         return "`interlock list` shows all tools"
     names = [str(tool.get("name")) for tool in perform("tools")["tools"]]
+    if name in names:
+        return f"it exists, but this caller may not use it: `interlock why AGENT {plain(name)}` names the rule"
     close = difflib.get_close_matches(name, names, n=1) or [each for each in names if each.endswith(f"__{name}")]
     see = "`interlock list` shows all tools"
     return f"did you mean `{close[0]}`? {see}" if close else see
