@@ -14,19 +14,19 @@ _FEW_HEADERS: Final = 32
 class IncomingHeaders:
     """The headers so far, names in lower case."""
 
-    __slots__ = ("_listener", "_repeats", "values")
+    __slots__ = ("_listener", "_max_headers", "_repeats", "values")
 
     def __init__(self, listener: HttpListener) -> None:
         self._listener = listener
+        self._max_headers = listener.bounds.header_count
         self._repeats = 0
         self.values: dict[bytes, bytes] = {}
 
     def add(self, name: bytes, value: bytes) -> GuardRefusal | None:
         """Add one header, or refuse the request."""
         values = self.values
-        max_headers = self._listener.bounds.header_count
-        if len(values) + self._repeats > max_headers:
-            return GuardRefusal(431, f"more than {max_headers} headers", "TOO_LARGE")
+        if len(values) + self._repeats > self._max_headers:
+            return GuardRefusal(431, f"more than {self._max_headers} headers", "TOO_LARGE")
         name = name.lower()
         # The parser leaves the space after a value, which is no part of it (RFC 9110, Field Values).
         value = value.rstrip(b" \t")
@@ -37,7 +37,7 @@ class IncomingHeaders:
         combined = guard.combine(name, values[name], value)
         if combined is None:
             return GuardRefusal(400, f"duplicate header {name.decode('latin-1')[:64]}")
-        if self._repeats <= max_headers:
+        if self._repeats <= self._max_headers:
             values[name] = combined
         return None
 

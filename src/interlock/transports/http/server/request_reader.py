@@ -210,10 +210,8 @@ class RequestReader:
         """One header."""
         headers = self._headers
         if headers is None or self.phase is not _HEAD:
-            refusal: GuardRefusal | None = GuardRefusal(400, "trailers are not supported")
-        else:
-            refusal = headers.add(name, value)
-        if refusal is not None:
+            self._connection.refuse(GuardRefusal(400, "trailers are not supported"))
+        elif (refusal := headers.add(name, value)) is not None:
             self._connection.refuse(refusal)
 
     def on_headers_complete(self) -> None:
@@ -247,21 +245,17 @@ class RequestReader:
         keep_alive = version == "1.1" and parser.should_keep_alive()
         length = int(head.get(b"content-length", b"0"))
         self.phase = _BODY
+        is_large = length > listener.bounds.early_bytes or b"transfer-encoding" in head
+        sender = listener.endpoint.owner_of(path if is_mcp else ENTRANCE, head) if is_large else ""
         if is_mcp:
             understood = RequestHead(method, path, head, keep_alive, version == "1.1", length)
-            self.body.begin(understood, length, self._sender(path, head, length))
+            self.body.begin(understood, length, sender)
             self._check(understood, first)
         else:
             scope = scope_of(self.target, method, version, list(head.items()), self._transport)
             request = AsgiRequest(scope, self._connection, keep_alive=keep_alive)
-            self.body.begin(request, length, self._sender(ENTRANCE, head, length))
+            self.body.begin(request, length, sender)
             self._connection.take_for_application(request)
-
-    def _sender(self, path: str, head: dict[bytes, bytes], length: int) -> str:
-        """The owner whose share of memory a large body takes; empty for a small one."""
-        if length <= self._listener.bounds.early_bytes and b"transfer-encoding" not in head:
-            return ""
-        return self._listener.endpoint.owner_of(path, head)
 
     def on_chunk_header(self) -> None:
         """Another chunk of the body."""
