@@ -23,12 +23,13 @@ class Unwanted(Exception):
 class FairThreads:
     """Runs work in threads, in rotation between the owners that wait."""
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(self, threads: int, name: str, pool: ThreadPoolExecutor | None = None) -> None:
+        """`pool`: so many threads of another kind."""
         self._threads = threads
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._busy: set[str] = set()
+        self._executor = pool or ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._busy: set[object] = set()
         """Owners whose work has a thread."""
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[object, deque[asyncio.Future[None]]] = {}
         """The turns that each owner waits for. The owner that is next comes first."""
 
     @property
@@ -42,9 +43,10 @@ class FairThreads:
         return sum(len(turns) for turns in self._waiting.values())
 
     async def run(
-        self, owner: str, work: Callable[[], Outcome], is_wanted: Callable[[], bool] | None = None
+        self, owner: object, work: Callable[[], Outcome], is_wanted: Callable[[], bool] | None = None
     ) -> Outcome:
-        """Run some work in a thread when its owner has a turn. Raises `Unwanted` without running it."""
+        """Run some work in a thread when its owner has a turn. Raises `Unwanted` without running it, and OSError where
+        the pool gets no thread."""
         await self._turn(owner)
         if is_wanted is not None and not is_wanted():
             self._give_back(owner)
@@ -54,6 +56,9 @@ class FairThreads:
         except RuntimeError:  # the threads have ended
             self._give_back(owner)
             raise asyncio.CancelledError("the threads have ended") from None
+        except OSError:
+            self._give_back(owner)
+            raise
         # A caller may stop waiting. The thread is taken until its work is done.
         running.add_done_callback(partial(self._on_done, asyncio.get_running_loop(), owner))
         return await asyncio.wrap_future(running)
@@ -62,7 +67,7 @@ class FairThreads:
         """End the threads. Work that waits is cancelled."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _turn(self, owner: str) -> None:
+    async def _turn(self, owner: object) -> None:
         if owner not in self._busy and len(self._busy) < self._threads:
             self._busy.add(owner)
             return
@@ -77,18 +82,18 @@ class FairThreads:
                 self._give_back(owner)  # the turn came in the same moment
             raise
 
-    def _drop(self, owner: str, turn: asyncio.Future[None]) -> None:
+    def _drop(self, owner: object, turn: asyncio.Future[None]) -> None:
         turns = self._waiting.get(owner, deque())
         with contextlib.suppress(ValueError):
             turns.remove(turn)
             if not turns:
                 del self._waiting[owner]
 
-    def _on_done(self, loop: asyncio.AbstractEventLoop, owner: str, _: Future[Outcome]) -> None:
+    def _on_done(self, loop: asyncio.AbstractEventLoop, owner: object, _: Future[Outcome]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(self._give_back, owner)
 
-    def _give_back(self, owner: str) -> None:
+    def _give_back(self, owner: object) -> None:
         """Take a thread from an owner, which is last in the rotation from now on."""
         self._busy.discard(owner)
         if owner in self._waiting:

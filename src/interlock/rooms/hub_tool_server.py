@@ -103,7 +103,7 @@ class HubToolServer:
             # As at every other entrance: reading it here would hold up everyone.
             self._unread[envelope.id] = room_request
             take = partial(self._take_read, sender, room_request)
-            LargeReading.here().read(envelope.payload, limits, limits.members, take)
+            LargeReading.here().read(sender.principal, envelope.payload, limits, limits.members, take)
 
     def on_expired(self, proposal: Proposal) -> None:
         """Do nothing: a server follows no proposals."""

@@ -292,7 +292,7 @@ class _Connection(asyncio.Protocol):
             self._write_fault(None, Fault("TOO_LARGE", "the line is too long"))
             return
         if len(line) > LARGE:
-            LargeReading.here().read(line, DEFAULT, DEFAULT.answer_members, self._take)
+            LargeReading.here().read(self, line, DEFAULT, DEFAULT.answer_members, self._take)
             return
         try:
             self._take(decode(line))

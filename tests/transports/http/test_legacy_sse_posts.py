@@ -26,7 +26,7 @@ def reading_delayed() -> Iterator[threading.Event]:
         go_on.wait()
         return payload
 
-    LargeReading.here().work(b"", wait, lambda _: None)
+    LargeReading.here().work("another", b"", wait, lambda _: None)
     try:
         yield go_on
     finally:

@@ -471,7 +471,7 @@ async def test_a_large_answer_does_not_wait_for_a_very_large_one_of_another_peer
         return payload
 
     linked = await at(lambda visit: visit.result({"text": "x" * 200_000}))
-    LargeReading.here().work(bytes(2 * VERY_LARGE), wait, lambda _: None)
+    LargeReading.here().work("another", bytes(2 * VERY_LARGE), wait, lambda _: None)
     try:
         async with asyncio.timeout(30):
             assert len((await linked.ask("tools/list"))["text"]) == 200_000
@@ -495,7 +495,7 @@ async def test_t37_events_behind_a_large_one_have_a_bound_of_bytes(at) -> None:
         await visit.gone()
 
     linked = await at(script, limits=Limits(message_bytes=200_000))
-    LargeReading.here().work(b"", wait, lambda _: None)
+    LargeReading.here().work("another", b"", wait, lambda _: None)
     try:
         assert "more than can be read" in (await linked.lose()).message
     finally:

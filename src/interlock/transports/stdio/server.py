@@ -247,7 +247,7 @@ class StdioServer(asyncio.Protocol):
                     elif len(line) > LARGE:
                         self._reading = True
                         self._read(on=False)
-                        LargeReading.here().read(line, limits, limits.members, self._read_large)
+                        LargeReading.here().read(self.owner, line, limits, limits.members, self._read_large)
                         return
                     elif line:
                         request = plain_request(line) if len(line) <= limits.message_bytes else None

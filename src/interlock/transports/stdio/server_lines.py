@@ -220,7 +220,7 @@ class ServerLines:
         self._later.appendleft((lines, data))
         self.reading = True
         self._link.read(on=False)
-        LargeReading.here().read(line, self._limits, self._limits.answer_members, read)
+        LargeReading.here().read(self._link, line, self._limits, self._limits.answer_members, read)
 
     def _take(self, line: bytes, outcome: Outcome) -> None:
         """Hand over the message of a line, or those of a batch (revision 2025-03-26)."""

@@ -115,7 +115,7 @@ async def _body(request: Request) -> dict[str, msgspec.Raw]:
     if kind != "application/json":
         raise Fault("UNSUPPORTED_MEDIA_TYPE", "the body must be JSON", hint="send application/json")
     if len(body) > LARGE:
-        await LargeReading.here().value(body, DEFAULT)
+        await LargeReading.here().value("admin", body, DEFAULT)
     try:
         value = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:

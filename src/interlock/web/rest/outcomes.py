@@ -138,4 +138,4 @@ async def _decoded(value: bytes) -> Any:
     """A value of any size. Raises a `Fault` or a `DecodeError`."""
     if len(value) <= LARGE:
         return msgspec.json.decode(value)
-    return (await LargeReading.here().value(value, DEFAULT)).value
+    return (await LargeReading.here().value("rest", value, DEFAULT)).value

@@ -124,7 +124,8 @@ class Translation:
             return result
         if type(result) is not CheckedJson:
             return self.rewritten(reserved, addressed, result)
-        LargeReading.here().work(result, partial(self.rewritten, reserved, addressed), deliver)
+        rewrite = partial(self.rewritten, reserved, addressed)
+        LargeReading.here().work(self._call.target.server, result, rewrite, deliver)
         return None
 
     def in_client_era(self, result: bytes, members: ResultMembers) -> bytes:

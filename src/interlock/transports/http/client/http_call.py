@@ -222,7 +222,8 @@ class HttpCall(msgspec.Struct, eq=False):
             def read(outcome: Outcome) -> None:
                 self.take(taken(self.link, outcome, body))
 
-            LargeReading.here().read(body, self.link.limits, self.link.limits.answer_members, read)
+            link = self.link
+            LargeReading.here().read(link, body, link.limits, link.limits.answer_members, read)
         elif self._json:
             self.take(read_messages(self.link, body))
         else:

@@ -146,4 +146,4 @@ class ResponseEvents:
                 self._ended = False
                 self.end(taker)
 
-        LargeReading.here().read(data, taker.link.limits, taker.link.limits.answer_members, read)
+        LargeReading.here().read(taker.link, data, taker.link.limits, taker.link.limits.answer_members, read)

@@ -151,7 +151,7 @@ class SseLink(OneStreamLink):
     def _received(self, data: bytes) -> None:
         if len(data) > LARGE:
             read = partial(self._read, data)
-            LargeReading.here().read(data, self._limits, self._limits.answer_members, read)
+            LargeReading.here().read(self, data, self._limits, self._limits.answer_members, read)
             return
         try:
             message: Outcome = decode(data, self._limits)

@@ -130,7 +130,7 @@ class StandingStream(Reply):
             if not self._stopped:
                 self._take_all(taken(self._link, outcome, data))
 
-        LargeReading.here().read(data, self._link.limits, self._link.limits.answer_members, read)
+        LargeReading.here().read(self._link, data, self._link.limits, self._link.limits.answer_members, read)
 
     def _take_all(self, came: ReadMessages) -> None:
         self._bad = 0 if came.messages else self._bad + 1

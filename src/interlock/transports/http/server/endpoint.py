@@ -231,7 +231,7 @@ class McpEndpoint:
         """Take a message that is not written as most requests are."""
         read = http.message
         if read is None and len(http.body) > LARGE:
-            self._read_large(http)
+            self._read_large(http, caller)
             return
         if isinstance(read, BadMessage):
             raise read
@@ -248,7 +248,7 @@ class McpEndpoint:
             self._session(http, caller).on_response(message)
             http.answer(202)
 
-    def _read_large(self, http: HttpRequest) -> None:
+    def _read_large(self, http: HttpRequest, caller: AdmittedCaller) -> None:
         """Have a large body read beside the loop, and go on with the message in it."""
 
         def read(outcome: Outcome) -> None:
@@ -257,7 +257,7 @@ class McpEndpoint:
                 self.handle(http)
 
         self._malformed.check(http)
-        LargeReading.here().read(http.take_body(), self._limits, self._limits.members, read)
+        LargeReading.here().read(caller.owner, http.take_body(), self._limits, self._limits.members, read)
 
     def _initialize(self, http: HttpRequest, caller: AdmittedCaller, request: Request) -> None:
         dialect = read_initialize(request.params)
