@@ -17,9 +17,9 @@ from example_counts import example_count
 from interlock.transports.batching import (
     BACK_TO_BACK_S,
     BATCH_SIZE,
-    LARGE,
     START_BATCHING_AFTER,
     STOP_BATCHING_AFTER,
+    UNBATCHED_BYTES,
     Batching,
 )
 
@@ -164,7 +164,9 @@ def test_once_pieces_come_alone_again_they_are_taken_at_once_again(clock: Clock)
 
 
 Piece = tuple[str, bytes]
-PIECES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([b"x", b"yy", b"z" * LARGE])), max_size=60)
+PIECES = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from([b"x", b"yy", b"z" * UNBATCHED_BYTES])), max_size=60
+)
 
 
 @settings(max_examples=example_count(40, 80), deadline=None)

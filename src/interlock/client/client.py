@@ -31,7 +31,7 @@ from interlock.protocols.mcp.tasks import task_in
 from interlock.protocols.mgp import callbacks, streaming
 from interlock.protocols.mgp.events import EVENT, Severity, SubscribeResult
 from interlock.transports.http.client.link import HttpLink
-from interlock.wire.conversation import CANCELLED, PROGRESS
+from interlock.wire.conversation import CANCELLED_METHOD, PROGRESS
 from interlock.wire.errors import TABLE, Fault
 from interlock.wire.messages import Request
 
@@ -279,7 +279,7 @@ class Client:
             call_back(self.handlers.event, json_object(params))
         if method == callbacks.REQUEST:
             self._server_requests.take_callback(self.connection, params)
-        if method == CANCELLED:
+        if method == CANCELLED_METHOD:
             self._server_requests.withdraw(params)
         self._requests.on_changed(method)
         if self._notification_handler is not None:

@@ -28,10 +28,11 @@ from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS, Envelope, encode
 from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.payloads import PayloadMethod, check_payload
 from interlock.protocols.mcpx.proposals import Proposal
-from interlock.rooms.mcp_requests import CANCELLED, SERVED_METHODS, params_of, response_kind
+from interlock.rooms.mcp_requests import SERVED_METHODS, params_of, response_kind
 from interlock.rooms.timestamps import timestamp
 from interlock.transports.exchange import SessionExchange, unanswered
 from interlock.transports.large_reading import LargeReading
+from interlock.wire.conversation import CANCELLED_METHOD
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -209,7 +210,7 @@ class HubToolServer:
 
     def _notified(self, sender: RoomMember, operation: PayloadMethod) -> None:
         """Handle `notifications/cancelled` of the same sender. Other notifications have no effect."""
-        if operation.method != CANCELLED:
+        if operation.method != CANCELLED_METHOD:
             return
         for id_, room_request in list(self._unread.items()):
             if room_request.envelope.sender == sender.id and str(room_request.request.id) == operation.target:

@@ -23,7 +23,6 @@ SERVED_METHODS: Final = frozenset(
     }
 )
 """The served methods, besides `initialize` and `ping`. A room has no sessions, so methods that need one are missing."""
-CANCELLED: Final = "notifications/cancelled"
 
 
 def params_of(request: Envelope) -> bytes:

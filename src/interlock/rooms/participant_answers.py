@@ -21,7 +21,8 @@ from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.errors import RefusalReason
 from interlock.protocols.mcpx.payloads import PayloadMethod, check_payload
 from interlock.rooms.errors import RoomError
-from interlock.rooms.mcp_requests import CANCELLED, SERVED_METHODS, params_of, response_kind
+from interlock.rooms.mcp_requests import SERVED_METHODS, params_of, response_kind
+from interlock.wire.conversation import CANCELLED_METHOD
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
@@ -123,7 +124,7 @@ class ParticipantAnswers:
 
     def _notified(self, sender: str, operation: PayloadMethod) -> None:
         """Handle `notifications/cancelled` of the same sender. Other notifications have no effect."""
-        if operation.method == CANCELLED:
+        if operation.method == CANCELLED_METHOD:
             for task, operation_key in list(self._open.items()):
                 if operation_key == (sender, operation.target):
                     task.cancel()

@@ -19,7 +19,7 @@ STOP_BATCHING_AFTER: Final = 64
 """Pieces in a row that must arrive together, or alone, before batching starts, or stops."""
 BATCH_SIZE: Final = 32
 """Upper bound for the pieces of a batch, so that the first does not wait for the last of very many."""
-LARGE: Final = 64 * 1024
+UNBATCHED_BYTES: Final = 64 * 1024
 """Pieces of this size are handled at once: more of the same stream follow, and the receiver may pause it."""
 
 
@@ -71,7 +71,7 @@ class Batching:
                 return
             self._at_once = False
             self._streak = 0
-        if len(data) < LARGE:
+        if len(data) < UNBATCHED_BYTES:
             batch = self._batch
             if not batch:
                 asyncio.get_running_loop().call_soon(self._run)

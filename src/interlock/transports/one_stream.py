@@ -14,7 +14,7 @@ import msgspec
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.conversation import (
-    CANCELLED,
+    CANCELLED_METHOD,
     PROGRESS,
     Answered,
     Notified,
@@ -185,7 +185,7 @@ class OneStreamLink(Link):
                 self._on_request(request)
             case Withdrawn():
                 assert isinstance(message, Notification)
-                self.listener.on_notification(CANCELLED, message.params)
+                self.listener.on_notification(CANCELLED_METHOD, message.params)
             case UnmatchedMessage(reason):
                 self._complain("stray", reason)
             case RefusedMessage(bad):

@@ -31,7 +31,7 @@ W = TypeVar("W")
 E = TypeVar("E")
 """The worker on a request of the other side, where this end keeps one."""
 
-CANCELLED = "notifications/cancelled"
+CANCELLED_METHOD = "notifications/cancelled"
 PROGRESS = "notifications/progress"
 NAMES_REQUEST = frozenset(
     {
@@ -145,7 +145,7 @@ class RpcConversation(Generic[W, E]):
         """Stop waiting for an answer. Returns the cancellation for the peer; None if the request is not pending."""
         if self.waiting.pop(id, None) is None:
             return None
-        return encode_notification(CANCELLED, withdrawal(id, reason))
+        return encode_notification(CANCELLED_METHOD, withdrawal(id, reason))
 
     def expire(self, now: float) -> list[tuple[Id, W]]:
         """Requests whose deadline has passed. They stay pending until `withdraw`."""
@@ -189,7 +189,7 @@ class RpcConversation(Generic[W, E]):
             return self._on_request(message)
         if message.method == PROGRESS:
             return self._progressed(message)
-        if message.method == CANCELLED:
+        if message.method == CANCELLED_METHOD:
             return self._cancelled(message)
         if message.method in NAMES_REQUEST:
             return self._concerned(message)

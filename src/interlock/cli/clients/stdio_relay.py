@@ -26,7 +26,7 @@ from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import CommandFailure, CommandRefused, NoHub
 from interlock.protocols.mcp.methods import IDEMPOTENT
 from interlock.wire.cancellation import withdrawal
-from interlock.wire.conversation import CANCELLED
+from interlock.wire.conversation import CANCELLED_METHOD
 from interlock.wire.messages import Id, encode_notification
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ class Relay:
         sock.close()
         if ended:
             return
-        self._write(b"".join([encode_notification(CANCELLED, withdrawal(each, GONE)) + b"\n" for each in from_hub]))
+        withdrawn = [encode_notification(CANCELLED_METHOD, withdrawal(each, GONE)) + b"\n" for each in from_hub]
+        self._write(b"".join(withdrawn))
         for unanswered_id, method in from_client.items():
             if method in IDEMPOTENT or method == "initialize":
                 self._fail(unanswered_id)
@@ -186,7 +187,7 @@ class Relay:
                     self._list_changes = message.changing_lists
             elif isinstance(message.id, Id):
                 self._unanswered.add(message.id)
-            elif message.method == CANCELLED:
+            elif message.method == CANCELLED_METHOD:
                 self._unanswered -= message.withdrawn
         return True
 

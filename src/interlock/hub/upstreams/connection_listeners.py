@@ -19,7 +19,7 @@ from interlock.hub.upstreams.notification_dispatcher import (
     NotificationDispatcher,
 )
 from interlock.hub.upstreams.private_connections import PrivateConnections
-from interlock.wire.conversation import CANCELLED
+from interlock.wire.conversation import CANCELLED_METHOD
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
@@ -66,7 +66,7 @@ class PrivateConnectionListener:
     def on_notification(self, method: str, params: bytes) -> None:
         if method in TASK_NOTIFICATIONS or method == RESOURCE_UPDATED:
             self._dispatcher.on_notification(method, params, self._owner)
-        elif method == CANCELLED:
+        elif method == CANCELLED_METHOD:
             self._owner.questions.withdraw(params)
         elif not self._owner.on_notification(method, params):
             self._dispatcher.on_notification(method, params, None if method in CLAIMS else self._owner)

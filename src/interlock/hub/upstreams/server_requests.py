@@ -24,7 +24,7 @@ from interlock.protocols.mcp.progress import with_token
 from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.cancellation import read_withdrawal
-from interlock.wire.conversation import CANCELLED, PROGRESS
+from interlock.wire.conversation import CANCELLED_METHOD, PROGRESS
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request, one_line
 from interlock.wire.names import may_spell
@@ -102,7 +102,7 @@ class OpenServerRequests:
         if id_ in self._open:
             waiting, client = self._open[id_]
             if reason or reason.meta:
-                self._judge.note_text(client, self._server, CANCELLED)
+                self._judge.note_text(client, self._server, CANCELLED_METHOD)
             waiting.cancel(reason)
 
     def on_notification(self, server: Connection, method: str, params: bytes) -> None:

@@ -20,9 +20,8 @@ from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerPro
 from interlock.transports.stdio.server_lines import TURN_S, ServerLines
 from interlock.transports.stdio.stderr_lines import StderrLines
 from interlock.wire.cancellation import read_withdrawal
-from interlock.wire.conversation import CANCELLED
+from interlock.wire.conversation import CANCELLED_METHOD
 from interlock.wire.errors import ErrorDialect, Fault
-from interlock.wire.large import LARGE
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     EMPTY_OBJECT,
@@ -33,6 +32,9 @@ from interlock.wire.messages import (
     encode_failure,
 )
 from interlock.wire.names import may_spell
+
+JOINED_BYTES: Final = 64 * 1024
+"""More bytes than this are written message by message: joined, they would be copied once more."""
 
 HUNG_UP: Final = 1.0
 """Seconds that a server that closed a stream has to exit by itself."""
@@ -119,20 +121,19 @@ class StdioLink(OneStreamLink):
         if not self._outbox:
             return
         outbox, self._outbox = self._outbox, []
-        large = self._outbox_bytes > LARGE
+        joined = self._outbox_bytes <= JOINED_BYTES
         self._outbox_bytes = 0
         self._sent_last = self._asked_last
         stdin = self._process.stdin
         if stdin.is_closing():
             return
-        if large:
-            # Joined, they would be copied once more.
-            for message in outbox:
-                stdin.write(message)
-                stdin.write(b"\n")
-        else:
+        if joined:
             outbox.append(b"")
             stdin.write(b"\n".join(outbox))
+            return
+        for message in outbox:
+            stdin.write(message)
+            stdin.write(b"\n")
 
     # Events of the process (`process.ProcessOwner`).
 
@@ -220,7 +221,7 @@ class StdioLink(OneStreamLink):
 
     def _for_subscription(self, notification: Notification) -> bool:
         """Whether this belongs to a `subscriptions/listen` (2026-07-28, Subscriptions: Receiving Notifications)."""
-        params, cancelled = notification.params, notification.method == CANCELLED
+        params, cancelled = notification.params, notification.method == CANCELLED_METHOD
         if not (cancelled or may_spell(params, SUBSCRIPTION_ID.encode())):
             return False
         try:

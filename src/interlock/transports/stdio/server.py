@@ -37,7 +37,7 @@ DRAIN_BYTES: Final = 64 * 1024
 TURN_S: Final = 0.001
 """How much of the loop's time a client's lines may take at once."""
 
-LAST_ANSWERS_S: Final = 2.0
+HALF_CLOSED_S: Final = 2.0
 """How long requests under way may still take when the client has closed its end, and how long a client of a closed
 stream may read nothing before the rest of its answers is dropped."""
 
@@ -107,7 +107,7 @@ class StdioServer(asyncio.Protocol):
             return False
         self.draining = True
         if self._last_answers is None:
-            self._last_answers = self._loop.call_later(LAST_ANSWERS_S, self.close)
+            self._last_answers = self._loop.call_later(HALF_CLOSED_S, self.close)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -305,7 +305,7 @@ class StdioServer(asyncio.Protocol):
     def _await_reader(self, before: int) -> None:
         """Count the bytes that a closed socket keeps for its client, and drop them once the client reads no more."""
         self._unread.count(self)
-        self._last_answers = self._loop.call_later(LAST_ANSWERS_S, self._look_at_reader, before)
+        self._last_answers = self._loop.call_later(HALF_CLOSED_S, self._look_at_reader, before)
 
     def _look_at_reader(self, before: int) -> None:
         unread = self.unread_bytes

@@ -40,7 +40,7 @@ from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import Fault, internal_error
 
-LARGE: Final = 64 * 1024
+COUNTED_BYTES: Final = 64 * 1024
 """The bytes of a larger call count while it is open."""
 MAX_KEYS: Final = 1_024
 """Upper bound for the connection keys that a session keeps."""
@@ -175,7 +175,7 @@ class Dispatcher:
             open_calls.sent.add(call)
             self._places[call] = _Place(upstream, metered_at)
             return None
-        large_bytes = size if size > LARGE else 0
+        large_bytes = size if size > COUNTED_BYTES else 0
         if large_bytes and self.large_bytes + size > quota.large_bytes:
             return _exhausted(f"large calls hold {quota.large_bytes} bytes already")
         to_server, in_all = upstream.open_calls, self.open_calls

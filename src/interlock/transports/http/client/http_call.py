@@ -34,14 +34,14 @@ from interlock.transports.http.client.response_events import ResponseEvents
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing, Sink
 from interlock.transports.unread_answers import why_unread
-from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
+from interlock.wire.conversation import CANCELLED_METHOD, NAMES_REQUEST, PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import over_message_bytes
 from interlock.wire.messages import BadMessage, Failure, Id, Notification, Request, Result
 
-_NAMING: Final = NAMES_REQUEST | {PROGRESS, CANCELLED}
+_NAMING: Final = NAMES_REQUEST | {PROGRESS, CANCELLED_METHOD}
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
 MAX_REDIRECTS: Final = 3

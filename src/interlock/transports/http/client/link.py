@@ -28,7 +28,7 @@ from interlock.transports.http.client.standing_stream import StandingStream
 from interlock.transports.link import Link, Listener, Outgoing, SessionRecovery, Sink
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.cancellation import withdrawal
-from interlock.wire.conversation import CANCELLED, PROGRESS
+from interlock.wire.conversation import CANCELLED_METHOD, PROGRESS
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
@@ -354,7 +354,7 @@ class HttpLink(Link):
         sent = call.connection is not None
         self._pool.drop(call)
         if sent and not self.modern and call.outgoing.method != "initialize":
-            self.tell(CANCELLED, withdrawal(call.id, reason))
+            self.tell(CANCELLED_METHOD, withdrawal(call.id, reason))
 
     def _sweep_by(self, deadline: float) -> None:
         """Check the deadlines at that time. A link has one timer, not one per call: most calls end long before."""

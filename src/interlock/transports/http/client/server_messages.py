@@ -9,7 +9,7 @@ import msgspec
 from interlock.transports.http.client.http_call import HttpCall
 from interlock.transports.link import Listener
 from interlock.wire.cancellation import read_withdrawal
-from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS, named_request
+from interlock.wire.conversation import CANCELLED_METHOD, NAMES_REQUEST, PROGRESS, named_request
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.limits import Limits
@@ -84,7 +84,7 @@ class HttpServerMessages:
             elif method in NAMES_REQUEST:
                 self._concerned(method, params)
                 return
-            elif method == CANCELLED:
+            elif method == CANCELLED_METHOD:
                 self._owed.discard(read_withdrawal(params)[0])
         except JSON_ERRORS:
             self._link.complain(f"{method} cannot be read")

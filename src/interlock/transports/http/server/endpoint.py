@@ -42,7 +42,7 @@ from interlock.transports.requests.pending_authentication import AuthenticationP
 from interlock.transports.sessions.session import BACK_MS, SERVER_STOPS
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import read_withdrawal
-from interlock.wire.conversation import CANCELLED
+from interlock.wire.conversation import CANCELLED_METHOD
 from interlock.wire.errors import Fault, internal_error
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -290,11 +290,11 @@ class McpEndpoint:
         http.answer(202)
 
     def _on_notification(self, session: HttpSession, caller: AdmittedCaller, notification: Notification) -> None:
-        if notification.method == CANCELLED:
+        if notification.method == CANCELLED_METHOD:
             try:
                 id_, reason = read_withdrawal(notification.params)
             except msgspec.DecodeError as cause:
-                raise Fault("INVALID_PARAMS", f"{CANCELLED}: {cause}") from None
+                raise Fault("INVALID_PARAMS", f"{CANCELLED_METHOD}: {cause}") from None
             exchange = session.opened.get(id_)
             if exchange is not None:
                 exchange.cancel(reason)

@@ -31,7 +31,7 @@ from interlock.transports.http.server.sessions import HttpSession
 from interlock.transports.http.server.streams import SessionStream
 from interlock.transports.request_bytes import COPIES, SMALL, RequestBytes, full
 from interlock.wire.cancellation import withdrawal
-from interlock.wire.conversation import CANCELLED
+from interlock.wire.conversation import CANCELLED_METHOD
 from interlock.wire.errors import ErrorObject, Fault, internal_error
 from interlock.wire.large import LARGE, JoinedArray
 from interlock.wire.messages import (
@@ -328,7 +328,7 @@ class HttpExchange(OpenExchange):
         why = why_cancelled(future, "the request it belongs to is over")
         future.cancel()
         if self._outlet is not None:
-            self._outlet.send(encode_notification(CANCELLED, withdrawal(id_, why)))
+            self._outlet.send(encode_notification(CANCELLED_METHOD, withdrawal(id_, why)))
 
 
 class HttpBatch:

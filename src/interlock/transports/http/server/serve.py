@@ -24,7 +24,7 @@ BACKLOG = 2_048
 LOOKED_AT_ONCE = 256
 DRAIN_LOOK_S = 0.05
 """How often a server that stops looks whether its last connection has closed."""
-LAST_ANSWERS_S = 0.5
+LAST_READ_S = 0.5
 """How long clients may take to read the last answers: those of calls that did not finish in time."""
 
 
@@ -118,7 +118,7 @@ class HttpServer:
             if isinstance(connection, HttpConnection):
                 connection.answer_unfinished()
         self._application.abort_exchanges()
-        await self._wait_for_connections(LAST_ANSWERS_S)
+        await self._wait_for_connections(LAST_READ_S)
 
     async def _wait_for_connections(self, seconds: float) -> None:
         """Until all connections have closed, within a bound."""

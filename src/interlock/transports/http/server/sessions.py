@@ -21,7 +21,7 @@ from interlock.transports.http.server.streams import ReplayBudget, Streams
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import withdrawal
-from interlock.wire.conversation import CANCELLED
+from interlock.wire.conversation import CANCELLED_METHOD
 from interlock.wire.errors import Fault
 from interlock.wire.ids import first_number
 from interlock.wire.json_values import decode_json_or
@@ -116,7 +116,7 @@ class HttpSession(SessionChannel):
     def _on_beside_done(self, id: int, done: asyncio.Future[bytes]) -> None:
         self.unexpect(id)
         if done.cancelled():
-            self.notify(CANCELLED, withdrawal(id, why_cancelled(done, "the answer is no longer wanted")))
+            self.notify(CANCELLED_METHOD, withdrawal(id, why_cancelled(done, "the answer is no longer wanted")))
 
     def on_response(self, answer: Result | Failure) -> None:
         """The client answered a request. An answer that nobody waits for is dropped."""
