@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,15 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from hub.failing_store import fail_to_store, store_again
 from hub.running_hub import RunningHub, until
 from hub.test_journal import entries, entries_soon
 from interlock.config.channel_settings import ChannelSettings, ChannelWebhookSettings
 from interlock.config.live_settings import LiveRuleSettings, LiveSettings, ServerLiveSettings
-from interlock.config.settings import AgentSettings, RoomSettings, ScopeSettings, TopicSettings
+from interlock.config.settings import ScopeSettings
 from interlock.events.types import AgentWoken, now_us
 from interlock.host.channel_turns import messages_of_people
 from interlock.hub.audit.record import LIVE
 from interlock.hub.live.events.documents import LIVE_PENDING, PendingEvent, pending_id
-from interlock.hub.live.events.touches import LIVE_TOUCHED
-from interlock.rooms.participant import Participant
 from interlock.server import (
     BeforeInference,
     Channel,
@@ -367,37 +363,3 @@ async def test_an_answer_goes_to_a_webhook_signed_and_again_until_it_is_taken(
         assert {(details["channelId"], details["conversationId"]) for details, _ in rows} == {(place, conversation)}
         assert "hidden" not in str(rows), "the address may hold a secret"
         assert len(chat.published) == 2, "the channel has both answers too"
-
-
-async def test_an_agent_takes_part_in_a_room(tmp_path: Path) -> None:
-    topic = TopicSettings(members={"assistant": "response-only", "ann": "response-only"})
-    settings = {
-        "channels": {"build": ChannelSettings(agent="assistant", room="build")},
-        "agents": {"assistant": AgentSettings()},
-        "rooms": RoomSettings(topics={"build": topic}),
-    }
-    async with (
-        hooked_hub(tmp_path, {}, hub=settings) as hub,
-        Participant(hub.url, "build", await hub.new_key("ann")) as ann,
-    ):
-        said: asyncio.Queue[Any] = asyncio.Queue()
-
-        async def listen() -> None:
-            async for envelope in ann:
-                if envelope.kind.type == "chat":
-                    await said.put(envelope)
-
-        listening = asyncio.ensure_future(listen())
-        await until(lambda: "assistant" in ann.participants)
-        await ann.chat("Hello, everyone.")
-        await fail_to_store(hub.hub_app.store, LIVE_TOUCHED.name)
-        await ann.chat("What is the status?", to=["assistant"])
-        while "withheld, as they could not be noted" not in str(await hub.operate("logs", server="hub")):
-            await asyncio.sleep(0)
-        await store_again(hub.hub_app.store)
-        answer = await asyncio.wait_for(said.get(), 60)
-        assert answer.sender == "assistant"
-        assert json.loads(answer.payload)["text"] == "All is well."
-        (shown,) = (await operate(hub, "conversations.list"))["conversations"]
-        assert (shown["agent"], shown["turns"]) == ("assistant", 1), "a chat to everyone begins no turn"
-        listening.cancel()

@@ -83,6 +83,23 @@ async def test_a_full_disk_refuses_loses_nothing_and_recovers_with_free_space(sm
     check.close()
 
 
+async def test_a_hub_that_cannot_ask_for_its_node_says_so_and_names_no_other_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.store.store.CLAIM_S", 0.5)
+    await (await Store.open(tmp_path / "hub.db", [THINGS], node="north")).close()
+    (lock,) = tmp_path.glob("*.lock")
+    lock.unlink()
+    lock.mkdir()  # The lock cannot be opened.
+    with pytest.raises(StoreUnavailable, match="could not be asked which hub is the node 'north'") as refused:
+        await Store.open(tmp_path / "hub.db", [THINGS], node="north")
+    assert "Is a directory" in refused.value.operator_text
+    assert "another hub" not in refused.value.for_operators
+    assert "`node`" not in refused.value.hint
+    lock.rmdir()
+    await (await Store.open(tmp_path / "hub.db", [THINGS], node="north")).close()
+
+
 async def test_a_read_only_disk_raises_its_own_error(small_disk: Path) -> None:
     await (await Store.open(small_disk / "hub.db", [THINGS])).close()
     await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(small_disk)], check=True)

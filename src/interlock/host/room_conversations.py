@@ -20,6 +20,7 @@ from interlock.judge.text import show_hidden
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.errors import EnvelopeRefused
+from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
 PAUSE_S: Final = 5.0
@@ -86,9 +87,9 @@ class RoomConversations:
                     await self._listen(member, name, table, topic)
                 finally:
                     member.leave()
-            except Fault as fault:
-                if fault.message != last_problem:
-                    last_problem = fault.message
+            except (Fault, StoreError) as cause:  # A key that cannot be read may be the agent's.
+                if cause.for_operators != last_problem:
+                    last_problem = cause.for_operators
                     self._hub_app.logs.add("hub", "hub", f"[channels.{name}] is not in {topic}: {last_problem}"[:500])
             await asyncio.sleep(PAUSE_S)
 
@@ -113,6 +114,8 @@ class RoomConversations:
             outcome, reason = "failed", refusal.message
         except Fault as fault:
             outcome, reason = "failed", fault.summary
+        except StoreError as cause:
+            outcome, reason = "failed", cause.message
         self._hub_app.journal.live_published(
             f"room:{topic}", envelope.sender, conversation, outcome, reason[:500], agent=table.agent
         )
