@@ -83,14 +83,20 @@ async def test_a_full_disk_refuses_loses_nothing_and_recovers_with_free_space(sm
     check.close()
 
 
+def unusable_lock(folder: Path) -> Path:
+    """Replace the lock of a node by a folder, so that nobody can open it."""
+    (lock,) = folder.glob("*.lock")
+    lock.unlink()
+    lock.mkdir()
+    return lock
+
+
 async def test_a_hub_that_cannot_ask_for_its_node_says_so_and_names_no_other_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.store.store.CLAIM_S", 0.5)
     await (await Store.open(tmp_path / "hub.db", [THINGS], node="north")).close()
-    (lock,) = tmp_path.glob("*.lock")
-    lock.unlink()
-    lock.mkdir()  # The lock cannot be opened.
+    lock = unusable_lock(tmp_path)
     with pytest.raises(StoreUnavailable, match="could not be asked which hub is the node 'north'") as refused:
         await Store.open(tmp_path / "hub.db", [THINGS], node="north")
     assert "Is a directory" in refused.value.operator_text

@@ -55,6 +55,8 @@ class Feed:
         """Whether the connection holds the lock of the name."""
         self.holder: str | None = None
         """The hub that has the name of this one."""
+        self.failure: StoreError | None = None
+        """Why the last connection failed."""
         self._deliver = deliver
         self._missed = missed
         self._loop = asyncio.get_running_loop()
@@ -99,7 +101,8 @@ class Feed:
                     self._hold(self.database)
                 self._poll(self.database)
                 self.database.wait(POLL_S if self._is_held else _HOLD_AGAIN_S)
-            except StoreError:
+            except StoreError as cause:
+                self.failure = cause
                 self._disconnect()
                 self._closing.wait(_RECONNECT_S)
         self._disconnect()

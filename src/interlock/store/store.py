@@ -21,7 +21,7 @@ from .collection import Collection, Document, column_text
 from .connect import connect, sqlite_path
 from .database import Database, transaction
 from .documents import AnyCollection, Change, Changes, Edit
-from .errors import StoreDamaged, StoreError
+from .errors import StoreDamaged, StoreError, StoreUnavailable
 from .feed import Feed, now_s
 from .mirror import Mirror
 from .readers import Readers
@@ -86,16 +86,20 @@ class Store:
         return store
 
     async def _claim(self, node: str) -> None:
-        """Wait until this hub holds the name of its node. Raises StoreError while another does."""
+        """Wait until this hub holds the name of its node. Raises StoreError while another does, or nobody can say."""
         try:
             # A hub that is started again may come while the one before it still closes.
             async with asyncio.timeout(CLAIM_S):
                 await self.feed.claimed.wait()
         except TimeoutError:
-            holder = self.feed.holder or "nobody could be asked"
+            holder, failure = self.feed.holder, self.feed.failure
             await self.close()
-            message = f"another hub is the node {node!r} of this store: {holder}"
-            raise StoreError(message, TAKEN) from None
+            if holder is None:
+                message = f"the store could not be asked which hub is the node {node!r}"
+                if failure is None:
+                    raise StoreUnavailable(message, operator_text="no answer came") from None
+                raise StoreUnavailable(message, failure.hint, operator_text=failure.for_operators) from failure
+            raise StoreError(f"another hub is the node {node!r} of this store: {holder}", TAKEN) from None
         except BaseException:
             await self.close()
             raise
