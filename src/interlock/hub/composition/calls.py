@@ -28,6 +28,7 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.ledger import TaskLedger
+from interlock.hub.tasks.possible_tasks import PossibleTasks
 from interlock.hub.tasks.reach import TaskAccess
 from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.tasks.tracker import Tracker
@@ -66,7 +67,7 @@ class CallParts:
             foundation, authentication, approvals, self.judging, self.result_tokens, self.pages, self.findings, live
         )
         self.tracker = self._tracker(authentication)
-        self.task_handler = TaskHandler(self.tracker, upstreams, self.gate_chain, self.recording, self.background)
+        self.task_handler = TaskHandler(self.tracker, upstreams, self.gate_chain, self.background)
         self.retries = Retries(parking)
         self.callbacks = ServerCallbacks(approvals.inbox, approvals.attended_by, self.background)
         self.dispatcher = self._dispatcher(approvals)
@@ -98,7 +99,7 @@ class CallParts:
             self.upstreams,
             self.recording,
             Bridges(self._states, self.retries),
-            self.task_handler,
+            PossibleTasks(self.tracker, self.upstreams, self.recording, self.background),
             CallRecovery(self._catalog, approvals.server_policies, self.recording),
             self.callbacks,
             _quota(self._foundation.config),

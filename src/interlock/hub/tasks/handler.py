@@ -1,4 +1,4 @@
-"""Handles tasks: decides which calls may become tasks, and serves the `tasks/*` methods to their owners.
+"""Serves the `tasks/*` methods to the owners of tasks, and notifies streams that follow one.
 
 A request for another principal's task gets exactly the answer for a task that does not exist.
 """
@@ -20,28 +20,23 @@ from interlock.hub.calls.bridges.retries import ANSWERS
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.dispatch.server_errors import answer_fault
 from interlock.hub.calls.plan import CallPolicy
-from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.links import restored_answers
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Exchange
-from interlock.hub.tasks.ledger import StoredTask, full
+from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.tasks.questions import TaskQuestions
 from interlock.hub.tasks.result_wait import ResultWait
-from interlock.hub.tasks.running_task import ExpectedTask, Notify
-from interlock.hub.tasks.task_exchange import TaskExchange
+from interlock.hub.tasks.running_task import Notify
 from interlock.hub.tasks.task_results import TaskResults
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
-from interlock.hub.upstreams.task_offers import offers_tasks
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.open_counts import OpenCounts
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
+from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.reserved_names import error_of_server
 from interlock.protocols.mcp.results import COMPLETE
 from interlock.protocols.mcp.tasks import (
-    AUGMENTED,
-    EXTENSION,
     extension_needed,
     has_tasks,
     read_state,
@@ -61,20 +56,11 @@ _AnswerTask = Callable[[Exchange, Caller, StoredTask, Target], Coroutine[None, N
 class TaskHandler:
     """Serves the tasks of one hub."""
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        upstreams: Upstreams,
-        policy: CallPolicy,
-        recording: Recording,
-        background: BackgroundTasks,
-    ) -> None:
+    def __init__(self, tracker: Tracker, upstreams: Upstreams, policy: CallPolicy, background: BackgroundTasks) -> None:
         self._tracker = tracker
         self._ledger = tracker.ledger
         self._background = background
-        self._upstreams = upstreams
         self._policy = policy
-        self._recording = recording
         self._reach = tracker.reach
         self._questions = TaskQuestions(upstreams)
         self._results = TaskResults(policy, tracker)
@@ -91,65 +77,6 @@ class TaskHandler:
     def open_requests(self) -> int:
         """How many requests about tasks are being served."""
         return self._open_requests.total()
-
-    # Calls that may become tasks
-
-    def prepare(self, call: Call, connection: UpstreamConnection) -> TaskExchange | None:
-        """Let a call become a task, where it may. Raises a `Fault` where it must not be sent.
-
-        Tasks do not cross the eras: the hub drops a client's request for one unless the server has the same form.
-        """
-        if isinstance(call.exchange, TaskExchange):
-            # This is a retry: the first try ended with an error.
-            call.answer_through(call.exchange.real)
-        exchange, modern = call.exchange, connection.connection.modern
-        dialect = exchange.dialect
-        if call.target.kind != "tool":
-            # Only tool calls become tasks, in either form.
-            call.members.pop(AUGMENTED, None)
-            return None
-        if dialect.modern:
-            # The stateless era ignores the member of 2025-11-25 (SEP-2663, Backward Compatibility).
-            call.members.pop(AUGMENTED, None)
-            wants = dialect.capabilities.tasks and modern
-        else:
-            wants = self._requests_task(call, modern)
-        if not wants:
-            return None
-        if not self._ledger.reserve(call.caller.owner):
-            if not dialect.modern:
-                raise full()
-            # In the stateless era the server decides. Without the extension it answers the call directly.
-            call.replace_meta(msgspec.Raw(_without_extension(bytes(call.members["_meta"]))))
-            return None
-        id_ = self._ledger.new_id()
-        token = None
-        meta = exchange.preview.meta
-        if not dialect.modern and meta is not None and meta.progress_token is not None:
-            expected = ExpectedTask(id_, call.target.server, meta.progress_token, exchange.session, call.target.name)
-            token = self._tracker.progress.expect(expected)
-            fields = members(bytes(call.members["_meta"]))
-            call.members["_meta"] = msgspec.Raw(msgspec.json.encode({**fields, PROGRESS_TOKEN: token}))
-        task = TaskExchange(call, connection, self._tracker, self._recording, self._background, id=id_, token=token)
-        call.answer_through(task)
-        return task
-
-    def _requests_task(self, call: Call, modern: bool) -> bool:
-        """Whether a call of 2025-11-25 requests a task. Raises METHOD_NOT_FOUND where the tool takes none."""
-        if AUGMENTED not in call.members:
-            return False
-        if not self._offers_tasks(call):
-            del call.members[AUGMENTED]
-            return False
-        tool = call.target.tool
-        if modern or tool is None or tool.tasks == "forbidden":
-            raise Fault("METHOD_NOT_FOUND", "this tool cannot be called as a task", hint="call it without `task`")
-        return True
-
-    def _offers_tasks(self, call: Call) -> bool:
-        view = call.caller.view
-        upstream = None if view.server is None else self._upstreams.get(view.server)
-        return offers_tasks(call.exchange.dialect, view, None if upstream is None else upstream.peer)
 
     # Methods
 
@@ -343,12 +270,3 @@ class TaskHandler:
         finally:
             owner = call.caller.owner
             self._open_requests.add(owner, -1)
-
-
-def _without_extension(meta: bytes) -> bytes:
-    """A request's `_meta` without the tasks extension."""
-    declared = msgspec.json.decode(members(meta).get(CLIENT_CAPABILITIES, b"{}"), type=dict[str, object])
-    extensions = declared.get("extensions")
-    if isinstance(extensions, dict):
-        declared["extensions"] = {name: value for name, value in extensions.items() if name != EXTENSION}
-    return msgspec.json.encode({**members(meta), CLIENT_CAPABILITIES: declared})
