@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from interlock.config.names import adopt_id, why_bad_id
 from interlock.config.settings import Config
-from interlock.config.value_types import TrustLevel
-from interlock.containment.installs import names_own_program, wanted
-from interlock.containment.policy import ContainmentRefused
 from interlock.hub.approvals.decision import DECISIONS, Decision
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
@@ -32,7 +27,8 @@ from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
 from interlock.hub.store_faults import starting, whole
 from interlock.hub.upstreams.contained_servers import FOLDER
-from interlock.hub.upstreams.registration.checks import check_permissions, digest, judge, question, read_script, view
+from interlock.hub.upstreams.registration.checks import digest, question, view
+from interlock.hub.upstreams.registration.judged_requests import registration_of
 from interlock.hub.upstreams.registration.outcomes import RegistrationOutcomes
 from interlock.hub.upstreams.registration.registration import (
     CODE,
@@ -43,13 +39,11 @@ from interlock.hub.upstreams.registration.registration import (
     script_file,
 )
 from interlock.process.task_set import TaskSet
-from interlock.protocols.mgp.permissions import expand
 from interlock.store import Conflict, Mirror, Store, StoreDamaged, StoreError
 from interlock.wire.errors import Fault
 
 MAX_REGISTRATIONS: Final = 1000
 MAX_PER_CREATOR: Final = 16
-_PYTHON: Final = ("python", "python3")
 
 
 class Registrations:
@@ -114,7 +108,7 @@ class Registrations:
     async def register(self, by: Principal, request: RegistrationParams, trace: str = "") -> RegistrationResult:
         """Register a server, or ask a person to. Raises Fault."""
         operator = self._is_operator(by)
-        made = await self._made(by, request, operator)
+        made = await registration_of(by, request, self._packages(), operator=operator)
         return await self._add(by, made, trace, at_once=operator)
 
     async def create(
@@ -124,7 +118,7 @@ class Registrations:
 
         `approved`: the operator allowed that agent to do so without a person. Raises Fault.
         """
-        made = await self._made(by, request, operator=False)
+        made = await registration_of(by, request, self._packages(), operator=False)
         expires = made.at + timedelta(hours=self._config().hub.registration.created_tools_h)
         return await self._add(by, msgspec.structs.replace(made, expires=expires), trace, at_once=approved)
 
@@ -193,63 +187,6 @@ class Registrations:
         with contextlib.suppress(Fault):  # An old decision is deleted, and an operator's registration has none.
             await self._inbox.void([self._inbox.get(found.decision)])
 
-    async def _made(self, by: Principal, request: RegistrationParams, operator: bool) -> Registration:
-        id_ = adopt_id(request.id)
-        if id_ is None or why_bad_id(id_):
-            raise Fault(
-                "INVALID_PARAMS", f"`{request.id[:100]}` cannot be a server's id", hint="use letters and digits"
-            )
-        if request.transport != "stdio":
-            message = f"`transport` is `stdio`, not `{request.transport[:40]}`: the hub runs the program itself"
-            raise Fault("INVALID_PARAMS", message, hint="ask the operator to add a server at a URL")
-        command = (request.command, *request.args)
-        if any("${" in word or "\0" in word for word in command):
-            raise Fault("INVALID_PARAMS", "a registration may not use variables", hint="write plain arguments")
-        trust: TrustLevel = "sandboxed" if not operator or request.mgp.trust_level == "sandboxed" else "standard"
-        permissions = tuple(expand(request.mgp.permissions_required))
-        if trust == "sandboxed":
-            check_permissions(permissions)
-        script = "" if operator and not request.source else await self._script(request)
-        return Registration(
-            id_,
-            request.id,
-            command,
-            trust,
-            permissions,
-            request.mgp.extensions,
-            by.id,
-            by.kind,
-            request.justification,
-            datetime.now(UTC),
-            script,
-            digest(script) if script else "",
-        )
-
-    async def _script(self, request: RegistrationParams) -> str:
-        """The source of a script, judged; "" for a package that the operator listed. Raises Fault."""
-        if os.path.basename(request.command) not in _PYTHON:
-            self._check_package((request.command, *request.args))
-            return ""
-        if not request.args or request.args[0].startswith("-"):
-            raise Fault("INVALID_PARAMS", "a registered script is the first argument of `python`", hint="name its file")
-        source = request.source or await asyncio.to_thread(read_script, request.args[0])
-        await asyncio.to_thread(judge, source, explain=bool(request.source))
-        return source
-
-    def _check_package(self, command: tuple[str, ...]) -> None:
-        try:
-            package = wanted(command)
-        except ContainmentRefused as refused:
-            raise Fault("ACCESS_DENIED", refused.message, hint=refused.hint) from None
-        if package is not None and package.launcher == "uvx" and not names_own_program(package):
-            # Its environment has an interpreter too, and a path would leave it: nobody judged what those run.
-            message = "a registered `uvx` command runs the program that has its package's name"
-            raise Fault("ACCESS_DENIED", message, hint="ask the operator to add this server")
-        if package is None or package.package not in self._config().hub.registration.packages:
-            message = "the hub has no source of this command to judge"
-            hint = "register a Python script, or ask the operator to list the package in [hub.registration]"
-            raise Fault("ACCESS_DENIED", message, hint=hint)
-
     def _check_free(self, made: Registration) -> None:
         # One that cannot be read may have this id. Its grants are not for another server.
         whole(self._mirror, "registrations")
@@ -306,7 +243,10 @@ class Registrations:
                         change.delete(REGISTRATIONS, waiting.id)
 
     async def _put(self, registration: Registration, by: Principal, *, version: int) -> None:
-        """Store a registration in the place of that version; 0: of none. Raises Conflict."""
+        """Store a registration in the place of that version; 0: of none.
+
+        Raises Conflict, which is not repeated: another node was first, and its registration holds.
+        """
         async with self._ready().transaction() as change:
             change.expect(REGISTRATIONS, registration.id, version)
             change.put(REGISTRATIONS, registration)
@@ -319,6 +259,10 @@ class Registrations:
     def _is_doubtful(self) -> bool:
         """Whether a registration cannot be read."""
         return self._mirror is not None and self._mirror.problem is not None
+
+    def _packages(self) -> Collection[str]:
+        """The packages that the operator lets agents register."""
+        return self._config().hub.registration.packages
 
     def _is_operator(self, by: Principal) -> bool:
         rights = self._access.rights(by)
