@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +11,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from interlock.config.live_settings import LiveRuleSettings, LiveSettings
+from interlock.config.model_settings import InferenceSettings
 from interlock.config.settings import ServerSettings
 from interlock.events import Bus
+from interlock.host.budgets import Budgets
 from interlock.hub.admin.backups import put_back
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.passphrase import ATTEMPTS, PASSPHRASES, Passphrase
@@ -19,14 +23,18 @@ from interlock.hub.approvals.rules import RULES
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Principal, local_person
+from interlock.hub.conversation_documents import INFERENCES
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.live.events.deliveries import EventDeliveries
-from interlock.hub.live.events.documents import LIVE_PENDING, UNSENT_WAKES, pending_id
+from interlock.hub.live.events.documents import LIVE_PENDING, LIVE_WAKES, UNSENT_WAKES, pending_id
 from interlock.hub.live.events.touches import LIVE_TOUCHED, Touches
+from interlock.hub.live.events.wake_chains import WakeChains
+from interlock.hub.live.events.wake_decisions import WakeDecisions
 from interlock.hub.room_documents import HISTORY_HEADS
 from interlock.hub.taints import TAINTS, Taints
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.upstreams.registration.registration import REGISTRATIONS, RegistrationParams
+from interlock.protocols.mcpl.wake import WakeVerdict
 from interlock.server import Server
 from interlock.store import Collection, Store, StoreDamaged
 from interlock.store.database import Database
@@ -63,6 +71,9 @@ async def plant(store: Store, collection: Collection[Any], key: str, *, checksum
             " VALUES (?, ?, 1, (SELECT value FROM counters WHERE name = 'revision'), 0, ?, ?)",
             (collection.name, key, body, sums),
         )
+        if "day" in collection.columns:
+            today = (collection.name, "day", str(int(time.time() // 86_400)), key)
+            database.execute("INSERT INTO document_columns (collection, name, value, key) VALUES (?, ?, ?, ?)", today)
 
     await store.commit(write)
 
@@ -113,7 +124,7 @@ async def test_a_hub_starts_with_damaged_entries_of_every_kind_names_them_and_se
     file = tmp_path / "home" / "hub.db"
     file.parent.mkdir()
     store = await Store.open(file, COLLECTIONS)
-    damaged = (DECISIONS, RULES, ATTEMPTS, TASKS, REGISTRATIONS, UNSENT_WAKES, HISTORY_HEADS)
+    damaged = (DECISIONS, RULES, ATTEMPTS, TASKS, REGISTRATIONS, UNSENT_WAKES, HISTORY_HEADS, LIVE_WAKES, INFERENCES)
     for collection in damaged:
         await plant(store, collection, "x")
     await store.close()
@@ -127,7 +138,7 @@ async def test_a_hub_starts_with_damaged_entries_of_every_kind_names_them_and_se
     async with notes.http() as served, running_hub(tmp_path, {"notes": ServerSettings(url=served.url)}) as hub:
         assert await echoed(hub, await hub.new_key("ann")) == "milk"
         shown = str((await hub.operate("status"))["warnings"])
-        assert all(f"entries of {each.name} cannot be read ('x')" in shown for each in damaged[:-1])
+        assert all(f"entries of {each.name} cannot be read ('x')" in shown for each in damaged)
         inbox = hub.hub_app.inbox
         asked = await inbox.ask(msgspec.structs.replace(question("one"), kind="permission", asker_kind="server"))
         await read_and_answer(inbox, asked.id, "once", local_person("tester"))
@@ -180,3 +191,21 @@ async def test_t42_a_passphrase_that_cannot_be_read_is_set_and_no_text_is_right(
             await way
     assert passphrase.needed
     await store.close()
+
+
+def test_t36_budgets_count_as_used_up_while_it_is_not_known_what_was_spent() -> None:
+    budgets = Budgets(InferenceSettings, lambda: 100.0)
+    budgets.hold_until(101.0)
+    with pytest.raises(Fault, match="budget") as held, budgets.inference("notes", 1):
+        pass
+    assert held.value.retry_after_ms == 1001
+    budgets.hold_until(100.0)
+    with budgets.inference("notes", 1):
+        pass
+    wakes = LiveSettings(rules={"all": LiveRuleSettings(then="wake")})
+    decisions = WakeDecisions(lambda: wakes, WakeChains())
+    event = cast(Any, SimpleNamespace(server="s", feature_set="f", channel=None, tags=(), size=1, from_agent=False))
+    assert decisions.decide(event, "ann").verdict is WakeVerdict.WAKE
+    decisions.hold_until(time.time() + 3600)
+    decision = decisions.decide(event, "ann")
+    assert (decision.verdict, decision.cause) == (WakeVerdict.HOLD, "budget")

@@ -25,12 +25,17 @@ class Budgets:
         self._ledger = SpendingLedger()
         self._open: Counter[str] = Counter()
         self._reserved: Counter[str] = Counter()
+        self._held_until = 0.0
 
     def load(self, inferences: Iterable[StoredInference]) -> None:
         """Count the inferences of an earlier run. Old ones have no effect."""
         for found in sorted(inferences, key=lambda each: each.at):
             tokens = found.input_tokens_count + found.output_tokens_count
             self._ledger = self._ledger.add((found.server,), found.at, wakes=1, tokens=tokens)
+
+    def hold_until(self, at: float) -> None:
+        """Count every budget as used up until then: it is not known which inferences were made."""
+        self._held_until = at
 
     @contextmanager
     def inference(self, server: str, tokens: int) -> Iterator[None]:
@@ -41,8 +46,9 @@ class Budgets:
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=1000)
         budget, spent = HourlyBudget(settings.requests_per_hour, settings.tokens_per_hour), self._ledger.of(server)
         wanted = self._reserved[server] + tokens
-        if not fits(budget, spent, now, wanted):
-            free = fits_from(budget, spent, now, wanted)
+        held = now < self._held_until
+        if held or not fits(budget, spent, now, wanted):
+            free = self._held_until if held else fits_from(budget, spent, now, wanted)
             wait_ms = None if free is None else int((free - now) * 1000) + 1
             hint = "an operator can raise it in [host.inference]"
             raise Fault(

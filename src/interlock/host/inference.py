@@ -75,8 +75,12 @@ class ServerInference:
     async def start(self) -> None:
         """Restore the budgets of the last run, and begin to take requests."""
         today, since = day_of(time.time()), time.time() - HOUR_S
-        found = [row for day in (today - 1, today) for row in await self._hub_app.store.find(INFERENCES, day=day)]
-        self._budgets.load(row.value for row in found if row.value.server and row.value.at > since)
+        for day in (today - 1, today):
+            found, unreadable = await self._hub_app.store.find_readable(INFERENCES, day=day)
+            self._budgets.load(row.value for row in found if row.value.server and row.value.at > since)
+            if unreadable:
+                # It may be of any server, and of now.
+                self._budgets.hold_until(time.time() + HOUR_S)
         for method in ("inference/request", "model/info"):
             self._hub_app.live.connections.messages.serve_with(method, self)
 

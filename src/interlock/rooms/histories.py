@@ -12,7 +12,7 @@ from interlock.config.settings import RoomSettings, TopicSettings
 from interlock.hub.app import HubApp
 from interlock.hub.room_documents import HISTORY_HEADS
 from interlock.rooms.history import TopicHistory, delete_history
-from interlock.store import StoreError
+from interlock.store import StoreDamaged, StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -32,8 +32,12 @@ class Histories:
         for name, settings in rooms.topics.items():
             history = self.of(name, settings)
             if history is not None:
-                await history.load(self._hub_app.store)
-        places = await self._hub_app.store.keys(HISTORY_HEADS)
+                try:
+                    await history.load(self._hub_app.store)
+                except StoreDamaged as cause:
+                    _log.warning("the history of a room begins anew: %s", cause.for_operators)
+        heads, _ = await self._hub_app.store.find_readable(HISTORY_HEADS)
+        places = (head.key for head in heads)
         own = self._place("")
         self._ended.update(place.removeprefix(own) for place in places if place.startswith(own))
         self._ended -= self._by_topic.keys()

@@ -105,7 +105,9 @@ class TopicHistory:
 
     async def load(self, store: Store) -> None:
         """Load the stored envelopes. After a crash a new epoch begins, since the last envelopes may be missing."""
-        found = sorted(await store.find(HISTORY_SEGMENTS, place=self._place), key=lambda one: one.value.first)
+        # A segment that cannot be read is a gap.
+        readable, _ = await store.find_readable(HISTORY_SEGMENTS, place=self._place)
+        found = sorted(readable, key=lambda one: one.value.first)
         head = await store.get(HISTORY_HEADS, self._place)
         entries: list[HistoryEntry] = []
         for segment in found:

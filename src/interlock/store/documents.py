@@ -115,7 +115,25 @@ def current(database: Database, changes: Changes) -> list[Change]:
 
 
 def find(database: Database, collection: Collection[T], columns: Mapping[str, object]) -> list[Document[T]]:
-    """Every document whose columns have these values, by key."""
+    """Every document whose columns have these values, by key. Raises StoreDamaged."""
+    return [_document(collection, _checked(row)) for row in _found(database, collection, columns)]
+
+
+def find_readable(
+    database: Database, collection: Collection[T], columns: Mapping[str, object]
+) -> tuple[list[Document[T]], dict[str, StoreDamaged]]:
+    """The same documents without those that cannot be read, and these by key."""
+    found: list[Document[T]] = []
+    problems: dict[str, StoreDamaged] = {}
+    for row in _found(database, collection, columns):
+        try:
+            found.append(_document(collection, _checked(row)))
+        except StoreDamaged as problem:
+            problems[str(row[1])] = problem
+    return found, problems
+
+
+def _found(database: Database, collection: AnyCollection, columns: Mapping[str, object]) -> Sequence[Row]:
     sql = f"SELECT {_FIELDS} FROM documents WHERE collection = ? AND body IS NOT NULL"
     values: list[str] = [collection.name]
     for name, value in columns.items():
@@ -123,8 +141,7 @@ def find(database: Database, collection: Collection[T], columns: Mapping[str, ob
             raise ValueError(f"{name!r} is not declared as a column of {collection.name}")
         sql += " AND key IN (SELECT key FROM document_columns WHERE collection = ? AND name = ? AND value = ?)"
         values += [collection.name, name, column_text(value)]
-    rows = database.execute(sql + " ORDER BY key", values)
-    return [_document(collection, _checked(row)) for row in rows]
+    return database.execute(sql + " ORDER BY key", values)
 
 
 def pages(database: Database, collection: Collection[T], size: int) -> Iterator[list[Document[T]]]:

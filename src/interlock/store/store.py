@@ -58,6 +58,8 @@ class Store:
         if len(self._collections) != len(collections):
             raise ValueError("two collections have the same name")
         self._mirrors: dict[str, Mirror[Any]] = {}
+        self._unreadable: dict[str, dict[str, StoreDamaged]] = {}
+        """The documents without a mirror that could not be read, by collection and key."""
         self._reloading: set[asyncio.Task[None]] = set()
         self._writer = Writer(lambda: connect(where))
         self._readers = Readers(where)
@@ -121,6 +123,13 @@ class Store:
         """Every document whose columns have these values, by key; without values, all documents."""
         return await self.read(lambda database: documents.find(database, collection, columns))
 
+    async def find_readable(self, collection: Collection[T], **columns: object) -> tuple[list[Document[T]], bool]:
+        """The same without the documents that cannot be read, and whether there are any. `problems` names them."""
+        found, problems = await self.read(lambda database: documents.find_readable(database, collection, columns))
+        if problems:
+            self._unreadable.setdefault(collection.name, {}).update(problems)
+        return found, bool(problems)
+
     async def keys(self, collection: AnyCollection) -> list[str]:
         return await self.read(lambda database: documents.keys(database, collection.name))
 
@@ -146,7 +155,7 @@ class Store:
 
     def problems(self) -> dict[str, dict[str, StoreDamaged]]:
         """The documents that cannot be read, by collection and key."""
-        return {name: mirror.problems for name, mirror in self._mirrors.items() if mirror.problems}
+        return self._unreadable | {name: mirror.problems for name, mirror in self._mirrors.items() if mirror.problems}
 
     def behind_s(self) -> float:
         """For how long changes by other nodes may be unknown here. The hub refuses calls when this grows too long."""

@@ -6,7 +6,10 @@ A decision spends nothing. `spend` counts a wake for the budgets of its agent an
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final, Protocol
+
+import msgspec
 
 from interlock.config.live_settings import LiveSettings
 from interlock.hub.live.events.documents import Wake, now, tokens_of
@@ -14,7 +17,15 @@ from interlock.hub.live.events.wake_chains import WakeChains
 from interlock.hub.live.events.wake_rules import AgentRules, local_now
 from interlock.protocols.mcpl import wake as rules
 from interlock.protocols.mcpl.budgets import SpendingLedger
-from interlock.protocols.mcpl.wake import EVERYTHING, SEPARATOR, WakeDecision, WakeEvent, coalescing_key, server_key
+from interlock.protocols.mcpl.wake import (
+    EVERYTHING,
+    SEPARATOR,
+    WakeDecision,
+    WakeEvent,
+    WakeVerdict,
+    coalescing_key,
+    server_key,
+)
 
 _EMPTY: Final = SpendingLedger()
 
@@ -45,11 +56,20 @@ class WakeDecisions:
         self._ledgers: dict[str, SpendingLedger] = {}
         self._rules: dict[str, AgentRules] = {}
         self._rules_of: LiveSettings | None = None
+        self._held_until = 0.0
+
+    def hold_until(self, at: float) -> None:
+        """Count every budget as used up until then: it is not known which wakes were spent."""
+        self._held_until = at
 
     def decide(self, event: OccurredEvent, agent: str, tokens: int = 0) -> WakeDecision:
         """The decision about an event in a wake that already takes `tokens` tokens."""
         occurrence = self._occurrence(event, agent, tokens)
-        return rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
+        decision = rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
+        if decision.verdict is not WakeVerdict.WAKE or now() >= self._held_until:
+            return decision
+        until = datetime.fromtimestamp(self._held_until, UTC)
+        return msgspec.structs.replace(decision, verdict=WakeVerdict.HOLD, cause="budget", until=until)
 
     def group(self, event: OccurredEvent, agent: str, decision: WakeDecision) -> str:
         """The key of the group that an event belongs to. A group belongs to one rule."""

@@ -181,7 +181,13 @@ class Wakes:
     async def _restore_wakes(self) -> dict[str, float]:
         """Count the stored wakes for budgets and chains. Returns when the latest wake of each group was."""
         today = day_of(now())
-        known = [found.value for day in (today - 1, today) for found in await self._store.find(LIVE_WAKES, day=day)]
+        known: list[Wake] = []
+        for day in (today - 1, today):
+            found, unreadable = await self._store.find_readable(LIVE_WAKES, day=day)
+            known += (document.value for document in found)
+            if unreadable:
+                # It may be of any agent, and of now.
+                self._decisions.hold_until(now() + HOUR_S)
         newest: dict[str, float] = {}
         for wake in sorted(known, key=lambda wake: wake.at):
             newest[wake.group] = wake.at
