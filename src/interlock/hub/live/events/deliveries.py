@@ -17,6 +17,7 @@ from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
 from interlock.hub.live.events.delivery_addresses import EventAddresses
+from interlock.hub.live.events.delivery_changes import DeliveryChanges, waiting_again
 from interlock.hub.live.events.delivery_queue import AgentQueue
 from interlock.hub.live.events.documents import LIVE_PENDING, PendingEvent, agent_of, now, seen_id
 from interlock.hub.live.events.touches import Touches
@@ -50,6 +51,7 @@ class EventDeliveries:
         self._addresses = addresses
         self._touches = touches
         self._journal = journal
+        self._changes = DeliveryChanges(journal)
         self._bus = bus
         self._agents: dict[str, AgentQueue] = {}
         self._on_way: set[str] = set()
@@ -70,7 +72,7 @@ class EventDeliveries:
         if on_way := [event for event in mirror.readable() if event.on_way and event.node in ("", node)]:
             async with store.transaction() as transaction:
                 for event in on_way:
-                    transaction.put(LIVE_PENDING, _waiting_again(event))
+                    transaction.put(LIVE_PENDING, waiting_again(event))
         for event in list(mirror.readable()):
             self._changed(event.id, event)
         mirror.on_change(self._changed)
@@ -163,19 +165,19 @@ class EventDeliveries:
 
     async def arrived(self, agent: str, events: Collection[PendingEvent]) -> None:
         """Store that a client has answered for events that were on their way. Withdrawn events stay deleted."""
-        await self._change(agent, partial(self._arrive, agent=agent, events=events))
+        await self._change(agent, partial(self._changes.arrive, agent=agent, events=events))
         self._on_way.difference_update(event.id for event in events)
 
     async def discard(self, agent: str, events: Collection[PendingEvent]) -> None:
         """Delete events that were on their way and cannot be delivered, and record that nobody got them."""
-        await self._change(agent, partial(self._discard, events=events))
+        await self._change(agent, partial(self._changes.discard, events=events))
         self._on_way.difference_update(event.id for event in events)
 
     async def put_back(self, agent: str, events: Iterable[PendingEvent]) -> None:
         """Let undelivered events wait again. Withdrawn events stay deleted."""
         ids = [event.id for event in events]
         self._on_way.difference_update(ids)
-        self.wake(agent, await self._change(agent, partial(self._put_back, ids=ids)))
+        self.wake(agent, await self._change(agent, partial(self._changes.put_back, ids=ids)))
 
     async def wait(self, agent: str, timeout_s: float) -> None:
         """Wait until the agent is woken, or the time is up. Raises RESOURCE_EXHAUSTED if too many calls wait."""
@@ -219,7 +221,7 @@ class EventDeliveries:
         if not gone:
             return
         async with self._store.transaction() as transaction:
-            self._withdraw(transaction, gone)
+            self._changes.withdraw(transaction, gone)
 
     async def sweep(self, keep_s: float) -> None:
         """Delete old or surplus delivered events, and waiting events that nobody read in time."""
@@ -233,7 +235,7 @@ class EventDeliveries:
             async with self._store.transaction() as transaction:
                 for id_ in gone[:1000]:
                     transaction.delete(LIVE_PENDING, id_)
-                self._withdraw(transaction, unread[:1000])
+                self._changes.withdraw(transaction, unread[:1000])
         for agent, queue in list(self._agents.items()):
             lost = [event for event in queue.delivered.values() if event.on_way and event.id not in self._on_way]
             if lost := [event for event in lost if event.delivered < at - ON_WAY_S]:
@@ -247,41 +249,6 @@ class EventDeliveries:
             except Conflict:
                 message = "other hubs are changing the same events"
                 raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500) from None
-
-    def _withdraw(self, transaction: Transaction, gone: Iterable[PendingEvent]) -> None:
-        """Delete events, and record those that nobody got."""
-        unread: dict[tuple[str, str], list[str]] = {}
-        for event in gone:
-            transaction.delete(LIVE_PENDING, event.id)
-            if not event.delivered:
-                unread.setdefault((event.server, event.agent), []).append(event.event)
-        for (server, agent), events in sorted(unread.items()):
-            transaction.record(self._journal.live_withdrawn(server, agent, events))
-
-    async def _discard(self, transaction: Transaction, events: Iterable[PendingEvent]) -> None:
-        documents = [await transaction.get(LIVE_PENDING, event.id) for event in events]
-        found = [document.value for document in documents if document is not None]
-        self._withdraw(transaction, [_waiting_again(event) for event in found if event.on_way])
-
-    async def _put_back(self, transaction: Transaction, ids: Iterable[str]) -> list[str]:
-        """Store that delivered events wait again. Returns their ids."""
-        again: list[str] = []
-        for id_ in ids:
-            document = await transaction.get(LIVE_PENDING, id_)
-            if document is not None and document.value.delivered:
-                transaction.put(LIVE_PENDING, _waiting_again(document.value))
-                again.append(id_)
-        return again
-
-    async def _arrive(self, transaction: Transaction, agent: str, events: Iterable[PendingEvent]) -> None:
-        arrived: list[tuple[str, str]] = []
-        for event in events:
-            document = await transaction.get(LIVE_PENDING, event.id)
-            if document is not None and document.value.on_way:
-                transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, on_way=False, node=""))
-                arrived.append((event.server, event.event))
-        if arrived:
-            transaction.record(self._journal.live_delivered(agent, arrived))
 
     async def _mark(self, agent: str, chosen: list[PendingEvent], on_way: bool) -> None:
         at = now()
@@ -351,10 +318,6 @@ class EventDeliveries:
 
 def _full(message: str) -> Fault:
     return Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
-
-
-def _waiting_again(event: PendingEvent) -> PendingEvent:
-    return msgspec.structs.replace(event, delivered=0.0, on_way=False, node="")
 
 
 def _fitting(events: list[PendingEvent], most: int, most_bytes: int) -> list[PendingEvent]:
