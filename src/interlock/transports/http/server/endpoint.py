@@ -27,8 +27,9 @@ from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import AdmittedCaller, Service
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.server.answers import fault_headers
-from interlock.transports.http.server.exchange import LISTEN, HttpBatch, HttpExchange
+from interlock.transports.http.server.exchange import LISTEN, HttpExchange
 from interlock.transports.http.server.guard import GuardRefusal, Headers
+from interlock.transports.http.server.http_batch import HttpBatch
 from interlock.transports.http.server.http_request import HttpRequest, RequestHead
 from interlock.transports.http.server.legacy_sse import LegacySse
 from interlock.transports.http.server.legacy_sse_paths import mcp_path_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -26,7 +26,9 @@ from interlock.transports.exchange import (
     why_cancelled,
 )
 from interlock.transports.http.server.answers import failure_status, fault_headers, fault_status
+from interlock.transports.http.server.http_batch import HttpBatch
 from interlock.transports.http.server.http_request import CLOSE, HttpRequest
+from interlock.transports.http.server.outlets import MessageOutlet, RequestStream
 from interlock.transports.http.server.sessions import HttpSession
 from interlock.transports.http.server.streams import SessionStream
 from interlock.transports.request_bytes import COPIES, SMALL, RequestBytes, full
@@ -45,24 +47,10 @@ from interlock.wire.messages import (
     encode_result,
     one_line,
 )
-from interlock.wire.sse import encode_event
 
 _log = logging.getLogger(__name__)
 
 LISTEN: Final = "subscriptions/listen"
-
-
-class MessageOutlet(Protocol):
-    """Where the messages of a request go once it streams."""
-
-    def send(self, payload: bytes) -> None:
-        """One message, on one line."""
-
-    def drained(self) -> asyncio.Future[None] | None:
-        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
-
-    def end(self) -> None:
-        """The last message was sent."""
 
 
 class HttpExchange(OpenExchange):
@@ -308,7 +296,7 @@ class HttpExchange(OpenExchange):
             elif self._channel is not None:
                 self._outlet = self._channel.streams.open(self._http)
             else:
-                self._outlet = _RequestStream(self._http)
+                self._outlet = RequestStream(self._http)
         return self._outlet
 
     def _on_request_done(self, id_: int, done: asyncio.Future[bytes]) -> None:
@@ -331,70 +319,9 @@ class HttpExchange(OpenExchange):
             self._outlet.send(encode_notification(CANCELLED_METHOD, withdrawal(id_, why)))
 
 
-class HttpBatch:
-    """The answers of one batch (revision 2025-03-26): one array when all are there, or events as they come."""
-
-    __slots__ = ("_answers", "_channel", "_http", "_missing", "_outlet")
-
-    def __init__(self, http: HttpRequest, channel: HttpSession, expected: int, refused: list[bytes]) -> None:
-        self._http = http
-        self._channel = channel
-        self._missing = expected
-        self._answers = refused
-        self._outlet: MessageOutlet | None = None
-
-    def answered(self, payload: bytes | None) -> None:
-        """One request is done; None when its answer is no longer wanted."""
-        self._missing -= 1
-        if payload is not None:
-            if self._outlet is not None:
-                self._outlet.send(payload)
-            else:
-                self._answers.append(payload)
-        if not self._missing:
-            self.close()
-
-    def close(self) -> None:
-        """Every answer is there."""
-        if self._outlet is not None:
-            self._outlet.end()
-        elif self._answers:
-            self._http.answer(200, b"[%b]" % b",".join(self._answers))
-        else:
-            self._http.answer(202)
-
-    def stream(self) -> MessageOutlet:
-        """Stream from here on."""
-        if self._outlet is None:
-            self._outlet = self._channel.streams.open(self._http)
-            for payload in self._answers:
-                self._outlet.send(payload)
-            self._answers = []
-        return self._outlet
-
-
 def _line(payload: bytes) -> bytes:
     """The message on one line, as an event needs it. Raises UPSTREAM_ERROR if it is not JSON in UTF-8."""
     try:
         return one_line(payload)
     except (UnicodeDecodeError, msgspec.DecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"not JSON in UTF-8: {cause}") from None
-
-
-class _RequestStream:
-    """An event stream of the stateless era: it ends with its connection, and its events have no ids."""
-
-    __slots__ = ("_http",)
-
-    def __init__(self, http: HttpRequest) -> None:
-        self._http = http
-        http.begin_stream()
-
-    def send(self, payload: bytes) -> None:
-        self._http.send(encode_event(payload))
-
-    def drained(self) -> asyncio.Future[None] | None:
-        return self._http.drained()
-
-    def end(self) -> None:
-        self._http.end()
