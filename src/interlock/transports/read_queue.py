@@ -53,7 +53,7 @@ class ReadQueue:
         return queue
 
     def is_spent(self) -> bool:
-        """Whether this turn's share is used up. It begins when somebody first asks."""
+        """Whether this turn's share is used up. The share begins with the first call in a turn."""
         now = thread_time()
         if not self._ends:
             self._ends = now + TURN_S
@@ -61,12 +61,12 @@ class ReadQueue:
         return now >= self._ends
 
     def begin(self) -> int:
-        """The place of a body that begins now."""
+        """The sequence number of a body that begins now."""
         self._begun += 1
         return self._begun
 
     def add(self, reader: QueuedReader, began: int | None = None) -> None:
-        """Have a connection read on in a later turn. `began`: the place of its large body among all."""
+        """Have a connection read on in a later turn. `began`: the sequence number of its large body."""
         if began is not None:
             self._readers.pop(reader, None)
             self._large[reader] = began
@@ -85,7 +85,7 @@ class ReadQueue:
             self._loop.call_soon(self._run)
 
     def _run(self) -> None:
-        """A turn begins: those that wait longest read on, and the large body that began first."""
+        """Begin a turn: the readers that wait longest read on, and the large body that began first."""
         self._scheduled = False
         self._ends = 0.0
         while (self._readers or self._large) and not self.is_spent():

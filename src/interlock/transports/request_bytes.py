@@ -16,10 +16,10 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 SMALL: Final = 4 * 1024
 """Requests up to this size do not count: their number is bounded."""
 FLOOD_BYTES: Final = 16 * 1024 * 1024
-"""From so many bytes on, a fall to the half frees much memory. The allocator may keep it: one small object behind it is
-enough."""
+"""A fall from at least this many bytes to half of them frees much memory, which the allocator may keep: one small
+object at its end is enough."""
 COPIES: Final = 3
-"""How often the bytes of a small request count: its body, its params and its arguments are in memory, and for a while
+"""How often the bytes of a small request count: memory holds its body, its params and its arguments, and for a while
 the message to the server."""
 
 

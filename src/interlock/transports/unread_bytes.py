@@ -15,13 +15,12 @@ import msgspec
 from interlock.process.open_counts import OpenCounts
 from interlock.transports.violation_log import SPELLED_OUT
 
-MAX_LOOKS: Final = 64
-"""How many connections are measured again before one is closed. Each is measured once a second in any case."""
-
 _log = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 256 * 1024 * 1024
 MAX_BYTES_PER_OWNER: Final = 64 * 1024 * 1024
+MAX_LOOKS: Final = 64
+"""How many connections are measured again before one is closed. Each is measured once a second in any case."""
 
 
 class SlowReader(Protocol):
@@ -58,11 +57,11 @@ class UnreadBytes:
         self._readers: dict[str, dict[SlowReader, None]] = {}
         """The connections of each owner, first the one whose client was seen to read longest ago."""
         self._ending: set[SlowReader] = set()
-        """Connections that were closed here and are not gone yet: their bytes are, and count no more."""
+        """Connections that were closed here and are not gone yet. Their bytes were dropped, and do not count."""
         self.bytes = 0
-        """All of them, as far as they were counted."""
+        """The unread bytes of all connections, as counted last."""
         self.closed = 0
-        """Connections closed because there were too many."""
+        """Connections closed because there were too many unread bytes."""
 
     def count(self, connection: SlowReader, following: int = 0) -> None:
         """A connection has unread bytes. `following` are written to it at the end of this batch."""

@@ -8,7 +8,7 @@ from typing import Final
 from interlock.transports.link import Listener
 
 SPELLED_OUT: Final = 20
-"""Complaints of one kind that are reported in full; after that, every thousandth is."""
+"""Violations of one kind that are reported in full; after that, every thousandth is."""
 
 
 class ViolationLog:

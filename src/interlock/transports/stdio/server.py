@@ -38,8 +38,9 @@ TURN_S: Final = 0.001
 """How much of the loop's time a client's lines may take at once."""
 
 HALF_CLOSED_S: Final = 2.0
-"""How long requests under way may still take when the client has closed its end, and how long a client of a closed
-stream may read nothing before the rest of its answers is dropped."""
+"""How long requests under way may still take after the client has closed its end."""
+UNREAD_S: Final = 2.0
+"""How long the client of a closed stream may read nothing before the rest of its answers is dropped."""
 
 
 class StdioServer(asyncio.Protocol):
@@ -57,9 +58,9 @@ class StdioServer(asyncio.Protocol):
         open_bytes: RequestBytes | None = None,
         sender: str = "",
     ) -> None:
-        """With `admit`, a request may bring a credential of its own beside its method. `unread` counts the bytes that
-        clients do not read, and `open_bytes` those of open requests, over all streams that have it in common; the
-        latter for `sender`, or for the caller of each request."""
+        """`admit` reads the credential that a request may bring beside its method. Streams that share `unread` share
+        its bound for unread bytes; those that share `open_bytes`, its bound for open requests. Open requests count for
+        `sender`, or for the caller of each request where `sender` is empty."""
         self.owner = caller.owner
         self.client: tuple[str, int] | None = None
         self._limits = limits
@@ -83,9 +84,9 @@ class StdioServer(asyncio.Protocol):
         """Received pieces, and of a piece that is read in part its lines. They wait for a large line before them, or
         for the next turn of the loop. Reading is paused while any wait."""
         self._reading = False
-        """Whether a large one is being read."""
+        """Whether a large line is being read."""
         self._on_read: Callable[[], None] | None = None
-        """Called when it was read: its sender need not keep it any longer."""
+        """Called once that line is read, so that its sender can free it."""
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._last_answers: asyncio.TimerHandle | None = None
         self.draining = False
@@ -305,7 +306,7 @@ class StdioServer(asyncio.Protocol):
     def _await_reader(self, before: int) -> None:
         """Count the bytes that a closed socket keeps for its client, and drop them once the client reads no more."""
         self._unread.count(self)
-        self._last_answers = self._loop.call_later(HALF_CLOSED_S, self._look_at_reader, before)
+        self._last_answers = self._loop.call_later(UNREAD_S, self._look_at_reader, before)
 
     def _look_at_reader(self, before: int) -> None:
         unread = self.unread_bytes

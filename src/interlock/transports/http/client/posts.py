@@ -24,7 +24,7 @@ class Posts:
         self._heads = heads
         self._receipts: set[_Receipt] = set()
         self.untaken = 0
-        """How many of them the server did not accept."""
+        """How many messages the server did not accept."""
 
     def send(self, body: bytes, method: str = "") -> None:
         """Send a notification, or an answer to the server where `method` is empty."""
@@ -61,7 +61,7 @@ class Posts:
 
 
 class _Receipt(Reply):
-    """The response to one of them."""
+    """The response to one message."""
 
     def __init__(self, posts: Posts, what: str) -> None:
         self._posts = posts

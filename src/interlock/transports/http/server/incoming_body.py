@@ -59,15 +59,15 @@ class IncomingBody:
         """The last request for the ASGI application, whose body may be coming in."""
         self._bytes: bytes | bytearray = b""
         self._length = 0
-        """How long it is, where its head says it."""
+        """The length of the body, where the head names it."""
         self._chunks = 0
         self._began = 0
         """Sequence number of a body in chunks. Older ones are read first."""
         self._sender = ""
-        """The owner of the caller that sends it, where it is large and the caller has a valid key."""
+        """The owner of its caller; empty for a small body, or a caller without a valid key."""
 
     def begin(self, request: RequestHead | AsgiRequest, length: int, sender: str) -> None:
-        """The body of this request comes next. `sender`: the owner of its caller, of a large one with a valid key."""
+        """The body of this request comes next. `sender`: the owner of its caller, for a large body with a valid key."""
         self._length = length
         self._chunks = 0
         self._sender = sender

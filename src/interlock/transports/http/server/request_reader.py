@@ -58,7 +58,7 @@ class ReadConnection(http_request.RequestConnection, asgi.AsgiConnection, BodyOw
         """The client waits for `100 Continue` before it sends the body."""
 
     def read_later(self, began: int | None) -> None:
-        """Bytes wait, to be read in a later turn of the loop. `began`: the place of a large body among all."""
+        """Bytes wait, to be read in a later turn of the loop. `began`: the sequence number of a large body."""
 
 
 class RequestReader:
