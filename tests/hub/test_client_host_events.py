@@ -69,7 +69,7 @@ async def test_events_that_were_not_pushed_when_the_hub_stops_wait_for_the_next_
 async def test_events_that_nobody_answered_for_outlive_a_killed_hub_and_a_closed_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.transports.live_requests.CLOSED_S", 0)
+    monkeypatch.setattr("interlock.transports.host_requests.CLOSED_S", 0)
     async with between(tmp_path) as hub:
         live, waits = hub.hub_app.live, asyncio.Event()
 

@@ -32,7 +32,7 @@ from interlock.protocols.mcpl.feature_sets import UpdateReceipt
 from interlock.protocols.mcpl.inference import InferenceChunk
 from interlock.protocols.mcpl.live import ANSWER
 from interlock.protocols.mcpl.methods import METHODS, find
-from interlock.transports.live_requests import HostKey
+from interlock.transports.host_requests import HostKey
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Notification
 

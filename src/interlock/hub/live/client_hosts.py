@@ -31,7 +31,7 @@ from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace, answer, read_offer
 from interlock.protocols.mcpl.received import receipt, receive
-from interlock.transports.live_requests import HostKey, HostRequests
+from interlock.transports.host_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
 
 SETTLE_S: Final = 2.0

@@ -12,7 +12,7 @@ from interlock.hub.live.client_offers import ClientOffers
 from interlock.hub.live.client_registry import ClientRegistry
 from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
-from interlock.transports.live_requests import HostRequests
+from interlock.transports.host_requests import HostRequests
 
 
 class ClientNotices:

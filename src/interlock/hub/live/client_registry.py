@@ -21,7 +21,7 @@ from interlock.hub.live.features import Features
 from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace
 from interlock.protocols.mcpl.received import ServerRights
-from interlock.transports.live_requests import HostKey
+from interlock.transports.host_requests import HostKey
 from interlock.wire.errors import Fault
 
 MAX_HOSTS: Final = 1_024

@@ -24,7 +24,7 @@ from interlock.protocols.mcpl.channels import (
     RegisterResult,
 )
 from interlock.signatures import DefinitionError
-from interlock.transports.live_requests import HostKey, HostRequests
+from interlock.transports.host_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json
 

@@ -36,7 +36,7 @@ from interlock.server.requests.listeners import Listeners
 from interlock.server.requests.session import Exchange, ServerSession
 from interlock.server.requests.threads import Threads
 from interlock.signatures import DefinitionError
-from interlock.transports.live_requests import HostKey, HostRequests, OnChunk
+from interlock.transports.host_requests import HostKey, HostRequests, OnChunk
 from interlock.wire.errors import Fault
 
 UPDATE: Final = "featureSets/update"

@@ -19,7 +19,7 @@ from interlock.protocols.mcpl.inference import (
 from interlock.protocols.mcpl.scopes import ElevateResult, Scope
 from interlock.server.live.handlers import AFTER, BEFORE, OUTGOING
 from interlock.server.live.live import LiveFeatures, OnFeatures
-from interlock.transports.live_requests import OnChunk
+from interlock.transports.host_requests import OnChunk
 
 F = TypeVar("F", bound=Callable[..., Any])
 Direction = Literal["outbound", "inbound", "bidirectional"]

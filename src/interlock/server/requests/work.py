@@ -22,7 +22,7 @@ from interlock.protocols.mgp.permissions import Grant
 from interlock.server.requests.content import Members
 from interlock.server.requests.session import Exchange
 from interlock.server.requests.threads import Threads
-from interlock.transports.live_requests import HostKey
+from interlock.transports.host_requests import HostKey
 from interlock.transports.requests.call_parking import CallParking, binding_of
 from interlock.transports.requests.parked_request import ParkedRequest, UnfitAnswer
 from interlock.wire.errors import Fault
