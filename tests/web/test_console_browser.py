@@ -314,6 +314,23 @@ def test_no_page_is_wider_than_the_window(page: Page, hub: HubInThread) -> None:
             assert page.run("document.documentElement.scrollWidth <= window.innerWidth"), (path, width)
 
 
+def test_names_stay_in_one_line_and_marks_inside_their_cards(page: Page, hub: HubInThread) -> None:
+    page.size(1100, 800)
+    for path in ("", "/servers"):
+        page.open(f"{hub.address}{path}")
+        page.until("document.querySelector('.rows td:first-child a') !== null")
+        lines = "(link) => { link.textContent = 'sequential-thinking'; return link.getClientRects().length; }"
+        assert page.run(f"({lines})(document.querySelector('.rows td:first-child a'))") == 1, path
+    page.open(hub.address)
+    page.size(380, 800)
+    page.until("document.querySelector('.figures li') !== null")
+    mark = "<span class='pill error'>30 with a problem of the server</span>"
+    assert page.run(
+        f"document.querySelector('.figures li').insertAdjacentHTML('beforeend', {mark!r});"
+        "(mark => mark.scrollWidth <= mark.clientWidth)(document.querySelector('.figures li .pill'))"
+    )
+
+
 def test_the_number_of_requests_does_not_push_the_open_page_out_of_a_narrow_screen(
     page: Page, hub: HubInThread
 ) -> None:
