@@ -5,52 +5,57 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.starting import is_running
 
-from .conftest import User
+from .conftest import User, new_user
 from .fake_hub import FakeHub
 from .hub_processes import BROKEN, StdioClient, hello, ready, write
 
 
-def test_stdio_starts_a_hub_and_carries_a_whole_conversation(user: User) -> None:
-    user.configure()
+class FirstClients(NamedTuple):
+    """A user whose folder has a configuration that nobody confirmed, and three clients that came before any hub."""
+
+    user: User
+    codes: list[int]
+
+
+@pytest.fixture(scope="module")
+def first() -> Iterator[FirstClients]:
+    with pytest.MonkeyPatch.context() as patch, new_user(patch) as user:
+        user.configure()
+        write(user.folder / "interlock.toml", "[servers.cloned]\ncommand = ['x']")
+        with ThreadPoolExecutor(3) as at_once:
+            codes = list(at_once.map(lambda _: user.finished("stdio", stdin=hello())[0], range(3)))
+        yield FirstClients(user, codes)
+
+
+def test_three_clients_at_once_share_one_hub(first: FirstClients) -> None:
+    assert first.codes == [0, 0, 0]
+    assert first.user.starts() == 1
+
+
+def test_a_hub_that_stdio_starts_knows_nothing_of_the_folder(first: FirstClients) -> None:
+    assert first.user.servers() == ["demo"]
+
+
+def test_stdio_carries_a_whole_conversation(first: FirstClients) -> None:
     text = "word " * 50_000
     call = {"name": "demo__text_figures", "arguments": {"text": text}}
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-    user.finished("stdio")
-    ready(user)
-    code, out, err = user.finished("stdio", stdin=hello(request))
+    ready(first.user)
+    code, out, err = first.user.finished("stdio", stdin=hello(request))
     assert (code, err) == (0, "")
     opening, answer = map(json.loads, out.splitlines())
     assert opening["result"]["serverInfo"]["name"] == "interlock"
     assert answer["result"]["structuredContent"]["words"] == 50_000
-
-
-def test_a_hub_that_stdio_starts_knows_nothing_of_the_folder(user: User) -> None:
-    user.configure()
-    write(user.folder / "interlock.toml", "[servers.cloned]\ncommand = ['x']")
-    user.finished("stdio")
-    assert user.servers() == ["demo"]
-
-
-def test_three_clients_at_once_share_one_hub(user: User) -> None:
-    user.configure()
-    codes: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: codes.append(user.finished("stdio", stdin=hello())[0])) for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert codes == [0, 0, 0]
-    assert user.starts() == 1
 
 
 def test_stdio_waits_for_the_next_hub_and_ends_with_its_client(user: User, hub: FakeHub) -> None:
