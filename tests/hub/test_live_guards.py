@@ -127,6 +127,22 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
         assert len(recorded) == 15, "a server cannot fill the audit log with what was refused"
 
 
+async def test_t39_a_request_on_the_stream_that_cannot_be_read_is_answered_if_it_names_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver = Listeners.deliver
+
+    def twice(listeners: Listeners, owner: str, method: str, feature: str | None, params: bytes, id: str) -> object:
+        return deliver(listeners, owner, method, feature, b'{"eventId":"a","eventId":"b"}', id)
+
+    monkeypatch.setattr(Listeners, "deliver", twice)
+    async with pushing(tmp_path) as (hub, server):
+        (answer,) = await server.push(FEATURE, "It rains.", event_id="a")
+        assert not answer.accepted
+        assert "eventId" in (answer.reason or "")
+        assert hub.hub_app.live.refusals.counts == {"s": 1}
+
+
 async def test_t114_notifications_of_a_server_that_are_under_way_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,8 +24,9 @@ from interlock.protocols.mcpl.live import ANSWER, DELIVERY, AnswerError, AnswerP
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.wire.errors import ErrorDialect, Fault, internal_error
+from interlock.wire.json_values import decode_json_or
 from interlock.wire.large import CheckedJson
-from interlock.wire.messages import Request
+from interlock.wire.messages import Id, Request
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +118,12 @@ class ServerMessages:
         try:
             delivery = decode(StreamedMessage, params)
         except Fault as fault:
-            self._refusals.add(live.server, DELIVERY, "", "", fault)
+            # A message that cannot be read is answered all the same, if it names its id.
+            id_ = decode_json_or(params, _Numbered, _Numbered()).id
+            if id_ is None:
+                self._refusals.add(live.server, DELIVERY, "", "", fault)
+            else:
+                self._refuse(live, Request(id_, DELIVERY, b"{}"), fault)
             return
         inner = msgspec.json.encode(delivery.params)
         if type(params) is CheckedJson:
@@ -184,6 +190,12 @@ class ServerMessages:
                 self._logs.add(live.server, "hub", f"did not take an answer: {fault.message}"[:500])
 
         live.requests.begin(say(), None)
+
+
+class _Numbered(msgspec.Struct, frozen=True):
+    """The id of a message whose other members may be anything."""
+
+    id: Id | None = None
 
 
 def _over_bound(live: LiveConnection, request: Request) -> Fault | None:
