@@ -47,6 +47,18 @@ def test_a_query_in_other_words_still_finds_the_tool(index: ToolIndex) -> None:
     assert names(index, "how many euro is that in usd")[0] == "convert_currency"
 
 
+def test_another_word_for_the_same_thing_in_a_name_outweighs_the_word_itself_in_passing(index: ToolIndex) -> None:
+    index.put(tool("disk", "list_directory"))
+    index.put(ToolEntry("disk", "export_report", parameters=(("target", "Folder for the finished pages"),)))
+    assert names(index, "what is in the folder")[0] == "list_directory"
+
+
+def test_a_related_word_outweighs_a_minor_one_where_no_tool_has_the_word_itself(index: ToolIndex) -> None:
+    index.put(tool("travel", "hotel_search"))
+    index.put(tool("city", "transit", "Stops of ferries and trams nearby"))
+    assert names(index, "accommodation nearby")[0] == "hotel_search"
+
+
 def test_what_a_query_found_before_is_not_held_against_what_changed_since(index: ToolIndex) -> None:
     asked = "weather forecast for a city"
     before = names(index, asked)

@@ -19,3 +19,10 @@ def test_a_line_with_a_direction_holds_only_that_way() -> None:
 def test_the_words_that_come_along_are_read() -> None:
     assert stem("remove") in thesaurus.related(stem("deleting"))
     assert thesaurus.related("unheardof") == frozenset()
+
+
+def test_words_for_the_same_thing_are_related_and_told_apart() -> None:
+    lines = "= folder directory\nfile folder"
+    assert thesaurus.read(lines)["folder"] == {stem("directory"), stem("file")}
+    assert thesaurus.read_equal(lines) == {"folder": {stem("directory")}, stem("directory"): {"folder"}}
+    assert stem("directory") in thesaurus.equal("folder")

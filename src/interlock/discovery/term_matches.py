@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from interlock.discovery import thesaurus
 from interlock.discovery.postings import Posting, Postings, SearchScope
 
 if TYPE_CHECKING:
@@ -78,9 +79,13 @@ class TermMatches:
             most, weight = self._postings.rarity(known, scope), _RELATED_WEIGHT
             found = [Match(known, most)]
             taken[found[0].slots] = True
-        worth = [(min(most, self._postings.rarity(posting, scope)), posting) for posting in near]
+        equal = thesaurus.equal(term)
+        worth = []
+        for posting in near:
+            share = max(weight, _EQUAL_WEIGHT) if posting.term in equal else weight
+            worth.append((min(most, self._postings.rarity(posting, scope)) * share, posting))
         for each, posting in sorted(worth, key=_by_worth):
-            match = Match(posting, each * weight)
+            match = Match(posting, each)
             match.leave_out(taken)
             taken[match.slots] = True
             found.append(match)
@@ -112,7 +117,9 @@ def _by_worth(found: tuple[float, Posting]) -> tuple[float, str]:
 
 _RELATED_WEIGHT = 0.45
 """The weight of a synonym, against the word itself."""
-_INSTEAD_WEIGHT = 0.6
+_EQUAL_WEIGHT = 0.7
+"""The weight of a word that is used for the same thing."""
+_INSTEAD_WEIGHT = 0.8
 """The weight of a synonym where no tool has the word itself."""
 _ALIKE_WEIGHT = 0.4
 _FEW = 2_000
