@@ -47,7 +47,7 @@ Scorer = Callable[[str], Scores]
 def main() -> None:
     arguments = _arguments()
     tools = _read(arguments.dir / "tools.jsonl")
-    queries = _read(arguments.dir / "queries.jsonl")
+    queries = _answerable(_read(arguments.dir / "queries.jsonl"), {tool["id"] for tool in tools})
     if arguments.sample:
         random.Random(7).shuffle(queries)
         queries = queries[: arguments.sample]
@@ -397,6 +397,11 @@ def _definition(tool: dict[str, Any]) -> dict[str, Any]:
 
 def _spaced(name: str) -> str:
     return " ".join([name, *re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+", name)])
+
+
+def _answerable(queries: Sequence[dict[str, Any]], known: set[str]) -> list[dict[str, Any]]:
+    """The queries whose every need has a tool in the set: a public server may not have started."""
+    return [query for query in queries if all(known & set(need) for need in query["gold"])]
 
 
 def _add(sums: dict[str, float], name: str, value: float) -> None:

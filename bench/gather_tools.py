@@ -38,9 +38,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--npm", nargs="*", default=SERVERS["npm"])
     parser.add_argument("--pypi", nargs="*", default=SERVERS["pypi"])
+    parser.add_argument("--further", action="store_true", help="the servers of bench/queries/further.txt instead")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--queries", type=Path, help="queries in the format of bench/queries")
     arguments = parser.parse_args()
+    if arguments.further:
+        arguments.npm, arguments.pypi = SERVERS["further_npm"], SERVERS["further_pypi"]
     arguments.folder.mkdir(parents=True, exist_ok=True)
     if arguments.queries:
         rows = "".join(json.dumps(query) + "\n" for query in read_queries(arguments.queries.read_text("utf-8")))
