@@ -23,8 +23,8 @@ from interlock.protocols.mcp.answers import HUB_PREFIX
 from interlock.wire import large, large_containers, large_reader, large_texts
 from interlock.wire.large import NOTED_PREFIX, PIECE_BYTES, CheckedJson
 from interlock.wire.large_messages import CALL, decode_large, decode_large_value
-from interlock.wire.large_pieces import NAME, NUMBER, UnreadableMessage
-from interlock.wire.large_reader import AROUND, MAX_REST, LargeReader
+from interlock.wire.large_pieces import MAX_NAME_BYTES, MAX_NUMBER_CHARS, UnreadableMessage
+from interlock.wire.large_reader import ENVELOPE_MEMBERS, MAX_REST, LargeReader
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage, Request, Result
 
@@ -142,10 +142,10 @@ def model(data: bytes, members: int = MEMBERS) -> tuple[Any, set[bytes], int]:
         count += token in (b",", b"[", b"{")
         depth += (token in (b"[", b"{")) - (token in (b"]", b"}"))
         deepest = max(deepest, depth)
-        most = NUMBER if token[:1] != b'"' else NAME if token[-1:] == b":" else NEVER
+        most = MAX_NUMBER_CHARS if token[:1] != b'"' else MAX_NAME_BYTES if token[-1:] == b":" else NEVER
         if len(token.rstrip(b" \t\r\n:")) > most:
             refuse()
-    if count > members + AROUND or deepest > LIMITS.depth + 2:
+    if count > members + ENVELOPE_MEMBERS or deepest > LIMITS.depth + 2:
         refuse()
     return value, names, count
 
@@ -167,9 +167,9 @@ def taken(data: bytes, size: int, members: int = MEMBERS) -> bool:
     assert reader.names == names
     with pieces_of(size):
         # So many members are its own, and not one less.
-        LargeReader(data, LIMITS, count - AROUND, CALL).read()
+        LargeReader(data, LIMITS, count - ENVELOPE_MEMBERS, CALL).read()
         with pytest.raises(UnreadableMessage, match="members"):
-            LargeReader(data, LIMITS, count - AROUND - 1, CALL).read()
+            LargeReader(data, LIMITS, count - ENVELOPE_MEMBERS - 1, CALL).read()
     assert reader.spans.keys() == value.keys()
     items = {}
     for name, span in reader.spans.items():
@@ -274,7 +274,7 @@ def test_the_members_of_all_pieces_are_counted(members: int, size: int) -> None:
     items = b",".join(b'{"a":[%d,"x,y[{"]}' % number for number in range(5_000))
     data = b'{"result":{"x":[' + items + b"]}}"
     # An array and an object have one each, and each comma.
-    told = 3 + 5_000 * 3 + 4_999 + members - AROUND
+    told = 3 + 5_000 * 3 + 4_999 + members - ENVELOPE_MEMBERS
     assert taken(data, size, told) is (members >= 0)
     with pieces_of(size):
         refused = decode_large(data, LIMITS, told)

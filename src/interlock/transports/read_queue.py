@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 
 TURN_S: Final = 0.001
 """The loop's time for all connections with more to read, in each turn."""
-PIECE_BYTES: Final = 1024
-"""Bytes that are read between two looks at the clock. They hold no more requests than may wait on a connection."""
+REQUEST_PIECE_BYTES: Final = 1024
+"""Bytes of requests that are read between two measurements of the time. They hold no more requests than may wait on a
+connection."""
 
 
 class QueuedReader(Protocol):

@@ -14,7 +14,7 @@ from interlock.wire.errors import ErrorObject
 from interlock.wire.large import LARGE, CheckedJson
 from interlock.wire.large_containers import MemberSpan
 from interlock.wire.large_pieces import UnreadableMessage, no_json
-from interlock.wire.large_reader import AROUND, LargeReader
+from interlock.wire.large_reader import ENVELOPE_MEMBERS, LargeReader
 from interlock.wire.large_texts import CutString
 from interlock.wire.limits import Limits, over_message_bytes
 from interlock.wire.messages import (
@@ -30,9 +30,9 @@ from interlock.wire.messages import (
     is_batch,
 )
 
-AUTH_BYTES: Final = 16 * 1024
-TRACE_CHARS: Final = 128
-ERROR_CHARS: Final = 4_096
+MAX_AUTH_BYTES: Final = 16 * 1024
+MAX_TRACE_CHARS: Final = 128
+MAX_ERROR_CHARS: Final = 4_096
 """Upper bound for a server's error message."""
 CALL: Final = ("params", "arguments")
 
@@ -76,7 +76,7 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
             if name not in ENVELOPE and name.casefold() in ENVELOPE:
                 raise BadMessage("INVALID_REQUEST", f"member {name[:100]!r} is written in the wrong case")
         message = _classified(payload, spans, reader.names, limits)
-        if isinstance(message, Request | Notification) and reader.members > limits.members + AROUND:
+        if isinstance(message, Request | Notification) and reader.members > limits.members + ENVELOPE_MEMBERS:
             # A server's answers may have more: long lists. Its own requests are read by gates, as those of clients.
             raise BadMessage("INVALID_REQUEST", f"more than {limits.members} members")
     except BadMessage as bad:
@@ -153,10 +153,10 @@ def _request(payload: bytes, spans: dict[str, MemberSpan], names: frozenset[byte
     if id_ is None:
         raise BadMessage("INVALID_REQUEST", "the id of a request must not be null")
     auth = spans.get("auth")
-    if auth is not None and auth.stop - auth.start > AUTH_BYTES:
-        raise BadMessage("INVALID_REQUEST", f"auth is over the limit of {AUTH_BYTES} bytes")
+    if auth is not None and auth.stop - auth.start > MAX_AUTH_BYTES:
+        raise BadMessage("INVALID_REQUEST", f"auth is over the limit of {MAX_AUTH_BYTES} bytes")
     trace = _value(spans, "trace_id")
-    traced = isinstance(trace, str) and type(trace) is not CutString and len(trace) <= TRACE_CHARS
+    traced = isinstance(trace, str) and type(trace) is not CutString and len(trace) <= MAX_TRACE_CHARS
     return Request(
         id_, method, params, str(trace) if traced else "", b"" if auth is None else payload[auth.start : auth.stop]
     )
@@ -179,13 +179,13 @@ def _arguments(payload: bytes, span: MemberSpan, names: frozenset[bytes]) -> Che
 
 
 def _error(payload: bytes, span: MemberSpan) -> ErrorObject:
-    """A server's error, with its message cut to `ERROR_CHARS`."""
+    """A server's error, with its message cut to `MAX_ERROR_CHARS`."""
     code, message, data = (span.inner.get(name) for name in ("code", "message", "data"))
     if code is None or message is None or type(code.value) is not int or not isinstance(message.value, str):
         raise BadMessage("INVALID_REQUEST", "error is not an error object")
     text = str(message.value)
-    cut = type(message.value) is CutString or len(text) > ERROR_CHARS
-    text = f"{text[:ERROR_CHARS]} [cut]" if cut else text
+    cut = type(message.value) is CutString or len(text) > MAX_ERROR_CHARS
+    text = f"{text[:MAX_ERROR_CHARS]} [cut]" if cut else text
     if data is None or data.stop - data.start > LARGE:
         return ErrorObject(code.value, text)
     return ErrorObject(code.value, text, msgspec.Raw(payload[data.start : data.stop]))

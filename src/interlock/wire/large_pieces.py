@@ -15,9 +15,9 @@ import msgspec
 
 from interlock.wire.errors import Fault
 
-NUMBER: Final = 128
+MAX_NUMBER_CHARS: Final = 128
 """Upper bound for the characters of a number: the time to read one grows with the square of its digits."""
-NAME: Final = 1_024
+MAX_NAME_BYTES: Final = 1_024
 """Upper bound for the bytes of a member name, with its quotes."""
 
 
@@ -53,11 +53,11 @@ class MessagePiece(msgspec.Struct, frozen=True):
         if (found := skeleton.translate(_SCALARS).find(_LONG_SCALAR)) >= 0:
             if skeleton[found] not in _NUMBER_BEGINS:
                 raise no_json("a value is none of JSON")
-            raise UnreadableMessage("INVALID_REQUEST", f"a number is longer than {NUMBER} characters")
+            raise UnreadableMessage("INVALID_REQUEST", f"a number is longer than {MAX_NUMBER_CHARS} characters")
         is_name = skeleton.translate(_IS_NAME, _NO_NAMES).replace(b"\0\1", b"\1")
         names = set(compress(texts, is_name))
-        if names and max(map(len, names)) > NAME - 2:
-            raise UnreadableMessage("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes")
+        if names and max(map(len, names)) > MAX_NAME_BYTES - 2:
+            raise UnreadableMessage("INVALID_REQUEST", f"the name of a member is longer than {MAX_NAME_BYTES} bytes")
         joined = _BETWEEN.join(texts)
         if b"\\" in joined or b"\0" in joined:
             texts = _plain(joined)
@@ -162,7 +162,7 @@ _SCALAR: Final = b"-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV
 _TWO_SCALARS: Final = re.compile(rb"[-+.0-9A-Za-z][ \t\r\n]++[-+.0-9A-Za-z]")
 """Without the blanks between them they would be one value."""
 _SCALARS: Final = bytes.maketrans(_SCALAR, b"0" * len(_SCALAR))
-_LONG_SCALAR: Final = b"0" * (NUMBER + 1)
+_LONG_SCALAR: Final = b"0" * (MAX_NUMBER_CHARS + 1)
 _NUMBER_BEGINS: Final = b"-0123456789"
 _NO_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
 _NO_NAMES: Final = bytes(each for each in range(256) if each not in b'":')

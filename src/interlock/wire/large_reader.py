@@ -15,7 +15,7 @@ from interlock.wire.large import PIECE_BYTES, noted
 from interlock.wire.large_containers import OpenContainer, OpenEnds, continued, open_behind
 from interlock.wire.large_nesting import Nesting, nesting_behind
 from interlock.wire.large_pieces import (
-    NAME,
+    MAX_NAME_BYTES,
     MessagePiece,
     UnreadableMessage,
     decode_whole,
@@ -29,7 +29,7 @@ from interlock.wire.large_places import PLACES_DEPTH, MessagePlaces
 from interlock.wire.large_texts import read_text
 from interlock.wire.limits import Limits
 
-AROUND: Final = 16
+ENVELOPE_MEMBERS: Final = 16
 """Members of an envelope, which do not count towards the limit."""
 LONG_TEXT: Final = PIECE_BYTES // 2
 """A string that has not ended after this many bytes is read by itself."""
@@ -47,7 +47,7 @@ class LargeReader:
     def __init__(self, data: bytes, limits: Limits, members: int, keep: tuple[str, str] | None = None) -> None:
         """`keep` names the value to decode: a member of the envelope, and a member of that."""
         self._data = data
-        self._max_members = members + AROUND
+        self._max_members = members + ENVELOPE_MEMBERS
         self._reported_max = members
         self._max_depth = limits.depth + 2
         self.members = 0
@@ -185,4 +185,6 @@ def _check_end(piece: MessagePiece, nesting: Nesting, text_follows: bool) -> Non
         if piece.skeleton.endswith((b"[", b"{")):
             raise no_json("a value is missing")
     elif nesting.ends_in_object and not piece.skeleton.endswith(b":"):
-        raise UnreadableMessage("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes, or has no end")
+        raise UnreadableMessage(
+            "INVALID_REQUEST", f"the name of a member is longer than {MAX_NAME_BYTES} bytes, or has no end"
+        )

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from interlock.wire.large import PIECE_BYTES
-from interlock.wire.large_pieces import NAME, mask, no_json, refusal
+from interlock.wire.large_pieces import MAX_NAME_BYTES, mask, no_json, refusal
 
 
 class CutString(str):
@@ -45,7 +45,7 @@ def read_text(data: bytes, start: int, *, keep: bool) -> LongText:
         if ends:
             break
         if not keep:
-            values = [CutString(values[0][:NAME])]
+            values = [CutString(values[0][:MAX_NAME_BYTES])]
     written.append(b'"')
     return LongText(values[0] if len(values) == 1 else "".join(values), written, pos + 1)
 

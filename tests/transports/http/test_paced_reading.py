@@ -14,7 +14,7 @@ from test_connection import CONVERSATIONS, _undated, answers_to
 from interlock.transports import read_queue
 from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK, HttpBounds
 from interlock.transports.http.server.request_reader import RequestReader
-from interlock.transports.read_queue import PIECE_BYTES
+from interlock.transports.read_queue import REQUEST_PIECE_BYTES
 from turn_meter import metered
 from waiting import until
 
@@ -142,7 +142,7 @@ async def test_a_turn_reads_a_little_of_a_body_in_small_chunks(
     assert answer.status == (200 if path == "/app" else 400)
     assert path == "/mcp" or answer.body == b"/app " + body
     assert pieces["body"] > FREE_CHUNKS * 2
-    assert meter.most <= 3 * PIECE_BYTES / MIN_CHUNK
+    assert meter.most <= 3 * REQUEST_PIECE_BYTES / MIN_CHUNK
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/app"])
@@ -154,7 +154,7 @@ async def test_a_body_of_too_many_tiny_chunks_is_refused(
         answer = await peer.answer()
     assert answer.status == 400
     assert b"chunks of fewer than 16 bytes" in answer.body
-    assert pieces["body"] <= FREE_CHUNKS + PIECE_BYTES, "the rest of the piece is still handed over"
+    assert pieces["body"] <= FREE_CHUNKS + REQUEST_PIECE_BYTES, "the rest of the piece is still handed over"
     assert place.server.listener.bodies.bytes == 0
 
 

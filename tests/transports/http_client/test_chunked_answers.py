@@ -11,7 +11,7 @@ from web_peer import Open, ReceivedRequest
 
 from interlock.transports import read_queue
 from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
-from interlock.transports.http.client.channel import PIECE_BYTES, HttpChannel
+from interlock.transports.http.client.channel import RESPONSE_PIECE_BYTES, HttpChannel
 from turn_meter import metered
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n%b\r\n"
@@ -53,7 +53,7 @@ async def test_a_turn_reads_a_little_of_an_answer_in_small_chunks(at: Open, piec
     for _ in range(2):
         with metered(lambda: pieces["body"]) as meter:
             assert await linked.ask() == {"text": LONG}
-        assert meter.most <= 3 * PIECE_BYTES / MIN_CHUNK
+        assert meter.most <= 3 * RESPONSE_PIECE_BYTES / MIN_CHUNK
     assert pieces["body"] > 2 * FREE_CHUNKS * 3
     assert linked.web.connections == 1, "the connection is used again"
 
@@ -76,7 +76,7 @@ async def test_an_answer_of_too_many_tiny_chunks_is_refused(at: Open, pieces: Co
     linked = await at(script)
     fault = await linked.lose()
     assert "chunks of fewer than 16 bytes" in fault.message
-    assert pieces["body"] <= FREE_CHUNKS + PIECE_BYTES
+    assert pieces["body"] <= FREE_CHUNKS + RESPONSE_PIECE_BYTES
 
 
 async def test_an_answer_of_few_tiny_chunks_is_read(at: Open) -> None:

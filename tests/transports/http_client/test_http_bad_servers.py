@@ -14,7 +14,7 @@ from web_peer import LinkPeer, RecordingListener
 
 from cases import each_case
 from interlock.protocols.mcp.revisions import R2026_07_28
-from interlock.transports.http.client.channel import PIECE_BYTES
+from interlock.transports.http.client.channel import RESPONSE_PIECE_BYTES
 from interlock.transports.http.client.heads import HeadWriter, line
 from interlock.transports.http.client.link import HttpLink
 from interlock.transports.http.client.origin import Origin, split_url
@@ -452,7 +452,7 @@ async def test_what_follows_a_stream_in_the_same_breath_is_no_answer_to_the_next
         answer = b'data: {"jsonrpc":"2.0","id":%d,"result":{}}\n\n' % visit.id
         forged = b'{"jsonrpc":"2.0","id":%d,"result":{"from":"a forger"}}' % (visit.id + 1)
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(forged)
-        padding = PIECE_BYTES - len(b"fff\r\n" + answer + b":\n\r\n0\r\n\r\n")
+        padding = RESPONSE_PIECE_BYTES - len(b"fff\r\n" + answer + b":\n\r\n0\r\n\r\n")
         event = answer + b":" + b" " * padding + b"\n"  # so the response ends where a piece of what is read does
         await visit.raw(b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event) + head + forged)
 

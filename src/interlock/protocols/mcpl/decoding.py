@@ -15,7 +15,7 @@ import msgspec
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import CheckedJson
-from interlock.wire.large_reader import AROUND
+from interlock.wire.large_reader import ENVELOPE_MEMBERS
 from interlock.wire.limits import Limits
 from interlock.wire.messages import check_shape, strict
 
@@ -74,7 +74,7 @@ def check_payload(payload: bytes) -> None:
         raise Fault("TOO_LARGE", f"payload of {len(payload)} bytes is over the limit of {LIMITS.message_bytes}")
     if type(payload) is CheckedJson and payload.counted:
         # Reading it in a thread found no name twice, but that reader allows far more members.
-        if payload.counted > LIMITS.members + AROUND:
+        if payload.counted > LIMITS.members + ENVELOPE_MEMBERS:
             raise Fault("INVALID_REQUEST", f"more than {LIMITS.members} members")
         return
     check_shape(payload, LIMITS)

@@ -24,7 +24,7 @@ from interlock.transports.read_queue import ReadQueue
 HEAD_BYTES: Final = 64 * 1024
 HEADERS: Final = 128
 
-PIECE_BYTES: Final = 4 * 1024
+RESPONSE_PIECE_BYTES: Final = 4 * 1024
 """Bytes of a response that are read between two measurements of the time."""
 
 KNOWN_HEADS: Final = 16
@@ -172,7 +172,7 @@ class HttpChannel(asyncio.Protocol):
                 return
         if self._is_stream and (self.held or self._resting):
             self._flow.hold(data, self)
-        elif self._is_stream or self._flow.waiting or len(data) > PIECE_BYTES:
+        elif self._is_stream or self._flow.waiting or len(data) > RESPONSE_PIECE_BYTES:
             self._flow.read(data, self)
         else:
             self._feed(reply, data, fresh)
@@ -211,9 +211,9 @@ class HttpChannel(asyncio.Protocol):
         if reply is None or reply.over:
             self.abort()  # bytes behind the response, without a request
             return size
-        length, is_stream = PIECE_BYTES, self._is_stream
+        length, is_stream = RESPONSE_PIECE_BYTES, self._is_stream
         if self._headers_complete and not is_stream:
-            length = size if self._until_eof else max(PIECE_BYTES, self._length - self._received)
+            length = size if self._until_eof else max(RESPONSE_PIECE_BYTES, self._length - self._received)
         end = at + length
         self._more = end < size
         began = thread_time() if is_stream else 0.0

@@ -11,7 +11,7 @@ from interlock.transports.http.server.bodies import CROWDED
 from interlock.transports.http.server.guard import GuardRefusal
 from interlock.transports.http.server.http_request import RequestHead
 from interlock.transports.http.server.listener import HttpListener
-from interlock.transports.read_queue import PIECE_BYTES, ReadQueue
+from interlock.transports.read_queue import REQUEST_PIECE_BYTES, ReadQueue
 from interlock.wire.limits import over_message_bytes
 
 _TINY_CHUNKS = GuardRefusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
@@ -84,7 +84,7 @@ class IncomingBody:
 
     def next_piece(self) -> int:
         """How many bytes the parser gets at once: the rest of a body whose length is known, as it is one piece."""
-        return max(PIECE_BYTES, self._length - self.received())
+        return max(REQUEST_PIECE_BYTES, self._length - self.received())
 
     def is_far_from_end(self) -> bool:
         """Whether so much of the application's request is to come that closing the connection is cheaper."""

@@ -26,7 +26,7 @@ from interlock.transports.http.server.phase import RequestPhase
 from interlock.transports.http.server.response_writer import ResponseWriter
 from interlock.transports.http.server.template import HeadTemplate
 from interlock.transports.http.server.upgrades import UpgradeRequest
-from interlock.transports.read_queue import PIECE_BYTES, ReadQueue
+from interlock.transports.read_queue import REQUEST_PIECE_BYTES, ReadQueue
 
 _IDLE, _HEAD, _BODY, _CLOSING = RequestPhase.IDLE, RequestPhase.HEAD, RequestPhase.BODY, RequestPhase.CLOSING
 _MAX_LINGER_BYTES: Final = 16 * 1024 * 1024
@@ -174,7 +174,7 @@ class RequestReader:
             if self._fed > _MAX_LINGER_BYTES:
                 self._transport.abort()
             return size
-        end = at + (self.body.next_piece() if self.phase is _BODY else PIECE_BYTES)
+        end = at + (self.body.next_piece() if self.phase is _BODY else REQUEST_PIECE_BYTES)
         if self.phase is _IDLE:
             self._first = None if at else data
         upgrade_at = self._feed(data if not at and end >= size else data[at:end])
