@@ -166,7 +166,7 @@ BROKEN_ANSWERS = {
 
 async def test_a_call_without_a_proper_answer_fails_with_a_reason_and_the_next_one_is_served(tmp_path: Path) -> None:
     patient = RestartSettings(backoff_base_ms=50, backoff_max_ms=100, max_restarts=len(BROKEN_ANSWERS))
-    async with hostile_setup(tmp_path, hostile(tmp_path, restart=patient)) as here:
+    async with hostile_setup(tmp_path, hostile(tmp_path, restart=patient), tool_s=120) as here:
         for tool, said in BROKEN_ANSWERS.items():
             answer = await here.call(tool)
             assert said in refusal(answer), (tool, answer)
