@@ -139,6 +139,10 @@ def test_features_for_an_agent_without_a_key_are_enabled_with_a_hint(
     user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.cli.control.perform.is_attended", lambda: True)
+    row = {"server": "b", "feature": "b.done", "agents": [], "on": False, "why": "not_selected"}
+    hub.answers["hub/features.list"] = {"features": [{**row, "disabled": {}, "description": ""}]}
+    shown = user.run("features", "list").output
+    assert ("off (not enabled)" in shown, "`interlock features enable SERVER FEATURE" in shown) == (True, True)
     hub.answers["hub/features.enable"] = {"features": [], "hint": "no key of nobody exists yet"}
     result = user.run("features", "enable", "builds", "builds.*", "--agent", "nobody")
     assert result.exit_code == 0, result.output

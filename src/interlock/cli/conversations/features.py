@@ -39,6 +39,8 @@ def list_(found: Json, server: str | None) -> None:
     _show(found["features"])
     if not found["features"]:
         say("No server declares a feature set.")
+    elif not any(row["agents"] for row in found["features"]):
+        say("  → enable one for an agent: `interlock features enable SERVER FEATURE --agent NAME`", err=True)
 
 
 _SERVER = click.argument("server")
