@@ -46,7 +46,7 @@ def inner_commands(name: str, arguments: Sequence[str]) -> tuple[list[list[str]]
             inner, guessed = guessed_commands(arguments, _PACKAGE_VERBS)
             texts += guessed
         inner = inner or []
-        texts += [tail[0] for tail in inner if " " in tail[0].strip()]  # `hatch run 'sudo ls'`
+        texts += [tail[0] for tail in inner if tail and " " in tail[0].strip()]  # `hatch run 'sudo ls'`
         return inner, [text for text in texts if text]
     if name in _RUN_ON_MATCHES:
         return list(run_on_matches(name, arguments)), []
