@@ -66,3 +66,8 @@ def test_an_object_without_an_end_of_names_is_refused_at_once() -> None:
             names_of(payload, len(payload))
 
     assert work_of(refused) < 1.4 * len(payload), "as long as it takes to look over it once"
+
+
+def test_a_long_name_is_little_work() -> None:
+    payload = b'{"%b":1}' % (b"a" * 60_000)
+    assert work_of(lambda: names_of(payload, len(payload))) < len(payload)

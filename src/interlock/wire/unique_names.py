@@ -67,5 +67,6 @@ _compact = partial(msgspec.json.format, indent=-1)
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _decode_name = msgspec.json.Decoder(str).decode
-_NAME = re.compile(rb'[ \t\r\n,{]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+# Many characters at a time, and no way back: a name may have 64 KB.
+_NAME = re.compile(rb'[ \t\r\n,{]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL)
 _AFTER = frozenset(b",} \t\r\n")
