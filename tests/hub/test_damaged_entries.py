@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,6 +24,7 @@ from interlock.hub.approvals.rules import RULES
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Principal, local_person
+from interlock.hub.catalog.target import Target
 from interlock.hub.conversation_documents import INFERENCES
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.live.events.deliveries import EventDeliveries
@@ -31,7 +33,7 @@ from interlock.hub.live.events.touches import LIVE_TOUCHED, Touches
 from interlock.hub.live.events.wake_chains import WakeChains
 from interlock.hub.live.events.wake_decisions import WakeDecisions
 from interlock.hub.room_documents import HISTORY_HEADS
-from interlock.hub.taints import TAINTS, Taints
+from interlock.hub.taints import TAINTS, Source, Taint, Taints
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.upstreams.registration.registration import REGISTRATIONS, RegistrationParams
 from interlock.protocols.mcpl.wake import WakeVerdict
@@ -43,6 +45,9 @@ from interlock.wire.errors import Fault
 from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, running_hub, until
 from .test_approvals_of_two_hubs import question
+from .test_permissions_of_two_hubs import without_records
+
+ANN, BOB = (cast(Any, SimpleNamespace(owner=f"agent:{name}", principal=None)) for name in ("ann", "bob"))
 
 
 async def damage(store: Store, collection: Collection[Any], like: str) -> None:
@@ -173,6 +178,61 @@ async def test_t129_a_taint_or_touch_that_cannot_be_read_counts_and_where_its_ag
     if not certain:
         with pytest.raises(StoreDamaged):
             await taints.clear(local_person("tester"), "agent:bob", "", "")
+    await store.close()
+
+
+def spoil_all(database: Database) -> None:
+    """Alter every entry as a failing disk does: no hub is told."""
+    database.execute("UPDATE documents SET checksum = 1")
+
+
+def has_length(found: list[object], length: int) -> bool:
+    return len(found) == length
+
+
+async def old_taint(file: Path, owner: str) -> None:
+    """Store a taint that is over. A hub that is opened next knows it, and reads it again only after a change of it."""
+    store = await Store.open(file, (TAINTS,))
+    async with store.transaction() as change:
+        change.put(TAINTS, Taint(owner, owner, (Source("web", "read", 1.0),)))
+    await store.close()
+
+
+async def taints_in(store: Store) -> Taints:
+    taints = Taints(lambda: 1000.0, cast(Any, SimpleNamespace(tainted=lambda *_: "a record")), lambda *_: None)
+    await taints.start(store)
+    return taints
+
+
+async def test_t129_every_hub_of_a_store_counts_a_taint_that_one_of_them_found_damaged(tmp_path: Path) -> None:
+    file, told = tmp_path / "hub.db", list[object]()
+    await old_taint(file, "agent:ann")
+    running = await Store.open(file, (TAINTS,))
+    here = await taints_in(running)
+    await running.commit(spoil_all)
+    assert here.of("agent:ann") is None
+    starting = await Store.open(file, (TAINTS,))
+    there = await taints_in(starting)
+    there.add(ANN, Target("tool", "web", "read"), asking=True, then=partial(told.append, "text"))
+    assert told == ["text"]
+    await until(lambda: here.of("agent:ann"))
+    for store in (running, starting):
+        await store.close()
+
+
+async def test_a_taint_that_is_damaged_below_a_running_hub_keeps_no_text_from_others(tmp_path: Path) -> None:
+    file, told = tmp_path / "hub.db", list[object]()
+    await old_taint(file, "agent:ann")
+    store = await Store.open(file, (TAINTS,))
+    store.commit_records_with(partial(without_records, store))
+    taints = await taints_in(store)
+    await store.commit(spoil_all)
+    for whom, counted in ((ANN, 1), (ANN, 2), (BOB, 3)):
+        source = Target("tool", "web", f"read{counted}")
+        taints.add(whom, source, asking=True, then=partial(told.append, "text"), failed=told.append)
+        await until(partial(has_length, told, counted))
+        await until(partial(taints.of, "agent:cat"))
+    assert [type(each) for each in told] == [Fault, str, str]
     await store.close()
 
 

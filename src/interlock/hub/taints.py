@@ -225,7 +225,9 @@ class Taints:
     async def store_round(self) -> None:
         """Store every taint that waits, some in one transaction."""
         self._storing, self._waiting = self._waiting, {}
-        unstored = [each for each in self._storing.values() if not self._is_stored(each)]
+        # One that was damaged since it began to wait counts, and holds up nobody else.
+        waiting = (each for each in self._storing.values() if each.taint.id not in self._mirror.problems)
+        unstored = [each for each in waiting if not self._is_stored(each)]
         try:
             for start in range(0, len(unstored), AT_ONCE):
                 await self._store_some(unstored[start : start + AT_ONCE])

@@ -40,7 +40,7 @@ class Change(msgspec.Struct, frozen=True):
     @property
     def problem(self) -> WrongChecksum:
         """The error of a row that does not match its checksum."""
-        return WrongChecksum(f"an entry of {self.collection} does not match its checksum", operator_text=repr(self.key))
+        return WrongChecksum(self.collection, self.key)
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -207,6 +207,15 @@ def every(database: Database) -> dict[tuple[str, str], Change]:
 def damaged(database: Database) -> list[tuple[str, str]]:
     """Collection and key of each document that does not match its checksum."""
     return [place for place, change in every(database).items() if change.is_damaged]
+
+
+def announce_damaged(database: Database, collection: str, keys: Iterable[str]) -> None:
+    """Have every node read these documents again. A revision is no part of the checksum, so they stay damaged."""
+    for key in keys:
+        raised = database.execute("UPDATE counters SET value = value + 1 WHERE name = 'revision' RETURNING value")
+        place = (raised[0][0], collection, key)
+        database.execute("UPDATE documents SET revision = ? WHERE collection = ? AND key = ?", place)
+    database.announce()
 
 
 def replace_all(database: Database, changes: Iterable[Change]) -> None:

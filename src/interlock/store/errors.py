@@ -59,6 +59,11 @@ class StoreDamaged(StoreError):
 class WrongChecksum(StoreDamaged):
     """A stored document does not match its checksum. Any part of its row may be wrong, its key too."""
 
+    def __init__(self, collection: str, key: str) -> None:
+        super().__init__(f"an entry of {collection} does not match its checksum", operator_text=repr(key))
+        self.collection = collection
+        self.key = key
+
 
 class NotRecorded(StoreError):
     """The audit log could not be written, so the change was not made."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,7 +22,7 @@ from .collection import Collection, Document, column_text
 from .connect import connect, sqlite_path
 from .database import Database, transaction
 from .documents import AnyCollection, Change, Changes, Edit
-from .errors import StoreDamaged, StoreError, StoreUnavailable
+from .errors import StoreDamaged, StoreError, StoreUnavailable, WrongChecksum
 from .feed import Feed, now_s
 from .mirror import Mirror
 from .readers import Readers
@@ -32,6 +33,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R")
 CLAIM_S: Final = 5.0
 """How long a hub waits for the name of its node."""
+MAX_ANNOUNCED: Final = 100
+"""Damaged documents of a collection that a node tells others of when it loads the collection."""
 TAKEN: Final = (
     "stop that hub, or give each hub a `node` of its own in [hub]; a hub whose machine died is forgotten within half"
     " a minute"
@@ -163,7 +166,11 @@ class Store:
 
     async def read(self, query: Callable[[Database], R]) -> R:
         """Run a query on a reader thread; it sees a snapshot of the database."""
-        return await asyncio.wrap_future(self._readers.submit(query))
+        try:
+            return await asyncio.wrap_future(self._readers.submit(query))
+        except WrongChecksum as damage:
+            await self._announce(damage)
+            raise
 
     def write(self, work: Work, done: Done) -> None:
         """Queue work for the writer, which commits it with other waiting work and calls `done` on the loop.
@@ -197,12 +204,16 @@ class Store:
         """Commit changes and return the new versions. The mirrors have followed when this returns."""
         for edit in changes.edits:
             self._check_declared(edit.collection)
-        if not records:
-            done = await self.commit(lambda database: documents.apply(database, changes), self.deliver)
-        elif self._commit_recorded is None:
-            raise ValueError("this store has no recorder for audit records")
-        else:
-            done = await self._commit_recorded(changes, records)
+        try:
+            if not records:
+                done = await self.commit(lambda database: documents.apply(database, changes), self.deliver)
+            elif self._commit_recorded is None:
+                raise ValueError("this store has no recorder for audit records")
+            else:
+                done = await self._commit_recorded(changes, records)
+        except WrongChecksum as damage:
+            await self._announce(damage)
+            raise
         return {(change.collection, change.key): change.version for change in done}
 
     async def backup(self, path: Path) -> None:
@@ -236,8 +247,15 @@ class Store:
             for mirror in self._mirrors.values():
                 mirror.settle(settled)
 
+    async def _announce(self, damage: WrongChecksum) -> None:
+        """Tell the mirrors of all nodes of a document that was damaged after they had read it."""
+        mirror = self._mirrors.get(damage.collection)
+        if mirror is not None and damage.key not in mirror.problems:
+            with suppress(StoreError):  # The next read of it tries again.
+                await self.commit(partial(documents.announce_damaged, collection=damage.collection, keys=[damage.key]))
+
     async def _load(self, mirror: Mirror[Any]) -> None:
-        name = mirror.collection.name
+        name, known = mirror.collection.name, {*mirror.problems}
         mirror.loading += 1
         try:
             (revision, found), newest = await self.read(
@@ -246,6 +264,10 @@ class Store:
             mirror.load(found, revision, newest)
         finally:
             mirror.loading -= 1
+        damaged = (problem for problem in mirror.problems.values() if isinstance(problem, WrongChecksum))
+        if keys := [problem.key for problem in damaged if problem.key not in known][:MAX_ANNOUNCED]:
+            # Other nodes may have read them before they were damaged, and must take the same doubt into account.
+            await self.commit(partial(documents.announce_damaged, collection=name, keys=keys))
 
     def _reload(self) -> None:
         """Load every mirror again: deletions that the feed missed may have been purged."""
