@@ -28,7 +28,7 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.conversation_documents import INFERENCES
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.live.events.deliveries import EventDeliveries
-from interlock.hub.live.events.documents import LIVE_PENDING, LIVE_WAKES, UNSENT_WAKES, pending_id
+from interlock.hub.live.events.documents import LIVE_PENDING, LIVE_WAKES, UNSENT_WAKES, UnsentWake, pending_id
 from interlock.hub.live.events.touches import LIVE_TOUCHED, Touches
 from interlock.hub.live.events.wake_chains import WakeChains
 from interlock.hub.live.events.wake_decisions import WakeDecisions
@@ -192,9 +192,10 @@ def has_length(found: list[object], length: int) -> bool:
 
 async def old_taint(file: Path, owner: str) -> None:
     """Store a taint that is over. A hub that is opened next knows it, and reads it again only after a change of it."""
-    store = await Store.open(file, (TAINTS,))
+    store = await Store.open(file, (TAINTS, UNSENT_WAKES))
     async with store.transaction() as change:
         change.put(TAINTS, Taint(owner, owner, (Source("web", "read", 1.0),)))
+        change.put(UNSENT_WAKES, UnsentWake("1", "node", "wake", "ann", "web", 1, 1.0))
     await store.close()
 
 
@@ -207,15 +208,17 @@ async def taints_in(store: Store) -> Taints:
 async def test_t129_every_hub_of_a_store_counts_a_taint_that_one_of_them_found_damaged(tmp_path: Path) -> None:
     file, told = tmp_path / "hub.db", list[object]()
     await old_taint(file, "agent:ann")
-    running = await Store.open(file, (TAINTS,))
-    here = await taints_in(running)
+    running = await Store.open(file, (TAINTS, UNSENT_WAKES))
+    here, wakes = await taints_in(running), await running.mirror(UNSENT_WAKES)
     await running.commit(spoil_all)
     assert here.of("agent:ann") is None
-    starting = await Store.open(file, (TAINTS,))
+    starting = await Store.open(file, (TAINTS, UNSENT_WAKES))
+    assert (await starting.mirror(UNSENT_WAKES)).problems
     there = await taints_in(starting)
     there.add(ANN, Target("tool", "web", "read"), asking=True, then=partial(told.append, "text"))
     assert told == ["text"]
     await until(lambda: here.of("agent:ann"))
+    assert len([*wakes.values()]) == 1, "it had read this one before, and nobody relies on the damaged one"
     for store in (running, starting):
         await store.close()
 

@@ -89,7 +89,7 @@ class _Unstored(NamedTuple):
     records: tuple[Record, ...]
 
 
-TAINTS: Final = Collection("taints", Taint, key="id")
+TAINTS: Final = Collection("taints", Taint, key="id", shares_damage=True)
 
 
 class Taints:

@@ -28,9 +28,11 @@ class Document(msgspec.Struct, Generic[T], frozen=True):
 class Collection(Generic[T]):
     """A named set of documents of one kind. Declared at import time, which raises ValueError for a mistake."""
 
-    __slots__ = ("_decoder", "columns", "key", "kind", "name")
+    __slots__ = ("_decoder", "columns", "key", "kind", "name", "shares_damage")
 
-    def __init__(self, name: str, kind: type[T], *, key: str, columns: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, name: str, kind: type[T], *, key: str, columns: tuple[str, ...] = (), shares_damage: bool = False
+    ) -> None:
         fields = {field.encode_name for field in msgspec.structs.fields(kind)}
         for field in (key, *columns):
             if field not in fields:
@@ -44,6 +46,9 @@ class Collection(Generic[T]):
         self.key = key
         self.columns = columns
         """The fields that `find` can search, besides the key."""
+        self.shares_damage = shares_damage
+        """Whether every node is told of a document that one finds damaged: it counts instead of a further one, which
+        cannot be stored in its place. Of other collections, a node keeps to the state that it read before."""
         self._decoder = msgspec.json.Decoder(kind)
 
     def key_of(self, value: T) -> str:

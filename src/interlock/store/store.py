@@ -248,9 +248,9 @@ class Store:
                 mirror.settle(settled)
 
     async def _announce(self, damage: WrongChecksum) -> None:
-        """Tell the mirrors of all nodes of a document that was damaged after they had read it."""
+        """Tell the mirrors of all nodes of a document that was damaged after they had read it, where they need it."""
         mirror = self._mirrors.get(damage.collection)
-        if mirror is not None and damage.key not in mirror.problems:
+        if mirror is not None and mirror.collection.shares_damage and damage.key not in mirror.problems:
             with suppress(StoreError):  # The next read of it tries again.
                 await self.commit(partial(documents.announce_damaged, collection=damage.collection, keys=[damage.key]))
 
@@ -264,6 +264,8 @@ class Store:
             mirror.load(found, revision, newest)
         finally:
             mirror.loading -= 1
+        if not mirror.collection.shares_damage:
+            return
         damaged = (problem for problem in mirror.problems.values() if isinstance(problem, WrongChecksum))
         if keys := [problem.key for problem in damaged if problem.key not in known][:MAX_ANNOUNCED]:
             # Other nodes may have read them before they were damaged, and must take the same doubt into account.

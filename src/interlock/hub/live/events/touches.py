@@ -36,7 +36,7 @@ class Touch(msgspec.Struct, frozen=True):
     """The wall clock, as other nodes and later runs read it."""
 
 
-LIVE_TOUCHED: Final = Collection("live_touched", Touch, key="agent")
+LIVE_TOUCHED: Final = Collection("live_touched", Touch, key="agent", shares_damage=True)
 
 
 class TouchListener(Protocol):
