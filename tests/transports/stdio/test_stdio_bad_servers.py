@@ -450,6 +450,13 @@ def test_the_lines_that_explain_an_exit_are_chosen(written: bytes, explanation: 
     assert chatter.explain_exit() == explanation
 
 
+@pytest.mark.parametrize(("begin", "end"), [(b"npm error", b"x"), (b"", b'File "", line x'), (b"^", b"x")])
+def test_long_last_lines_are_little_work_to_choose_from(begin: bytes, end: bytes) -> None:
+    chatter = StderrLines()
+    chatter.feed(b"%b%b%b\n" % (begin, b" " * 4_000, end), 0.0)
+    assert work_of(chatter.explain_exit) < 20_000
+
+
 async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
     server = await run()
     reported: list[object] = []

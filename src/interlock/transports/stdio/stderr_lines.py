@@ -16,6 +16,8 @@ LINES_PER_SECOND: Final = 200
 REMEMBERED: Final = 20
 EXPLAINING: Final = 3
 """How many lines explain an exit."""
+SEEN_CHARS: Final = 500
+"""Characters of a line that tell whether it explains an exit."""
 WAITING_BYTES: Final = 256 * 1024
 """Upper bound for the bytes of lines that wait. Beyond it lines are dropped, and counted."""
 LAST_BYTES: Final = 2 * LINE_BYTES
@@ -23,12 +25,12 @@ LAST_BYTES: Final = 2 * LINE_BYTES
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
-_PYTHON_FRAME = re.compile(r'\s+File ".*", line \d+')
+_PYTHON_FRAME = re.compile(r'\s++File ".*", line \d+')
 _EXPLAINS_NOTHING = re.compile(
     r"""[^\w]*$                                  # carets under a line, closing brackets
-    |\s+at\s                                    # a frame of Node.js
+    |\s++at\s                                   # a frame of Node.js
     |Node\.js\ v
-    |npm\ (?:error|ERR!)\s+(?:[A-Z]*\d+)?\s*     # npm ends with advice, and with the path of its own log
+    |npm\ (?:error|ERR!)\s++(?:[A-Z]*\d+)?\s*    # npm ends with advice, and with the path of its own log
      (?:$|Note\ that\ you\ can|tarball,\ folder|A\ complete\ log|/)
     """,
     re.VERBOSE,
@@ -59,8 +61,8 @@ class StderrLines:
     def explain_exit(self) -> str:
         """The last lines without frames of a traceback and without a launcher's closing words; else the last lines."""
         last = self.last
-        frame = max((at for at, text in enumerate(last) if _PYTHON_FRAME.match(text)), default=-1)
-        told = [text for text in last[frame + 1 :] if not _EXPLAINS_NOTHING.match(text)]
+        frame = max((at for at, text in enumerate(last) if _PYTHON_FRAME.match(text[:SEEN_CHARS])), default=-1)
+        told = [text for text in last[frame + 1 :] if not _EXPLAINS_NOTHING.match(text[:SEEN_CHARS])]
         if frame >= 0:
             told = [text for text in told if not text[0].isspace()]
         return "; ".join((told or last)[-EXPLAINING:])
