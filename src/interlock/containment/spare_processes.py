@@ -12,6 +12,9 @@ from interlock.containment import cgroups
 from interlock.containment.policy import StartPlan
 from interlock.containment.spare_process import GroupBounds, ServerKind, SpareProcess
 
+if sys.platform != "linux":
+    raise ImportError("containment needs Linux")
+
 QUIET_S: Final = 0.1
 """The time after a start in which no spare is prepared: joining a control group delays the creation of processes."""
 AGAIN_S: Final = 2.0
