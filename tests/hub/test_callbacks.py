@@ -109,6 +109,15 @@ async def test_t74_a_callback_that_nobody_answers_in_time_is_answered_by_the_hub
         assert heard(await one.stream("s__ask", INPUT, 1)) == [{"callback_id": "cb-2", "response": None}]
 
 
+async def test_t74_a_callback_is_answered_although_the_store_cannot_take_its_request(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"s": plain()}) as hub, StreamingClient(hub, hub.key("bot"), modern=True) as one:
+        store = hub.hub_app.store
+        await store.commit(lambda database: database.execute("ALTER TABLE document_columns RENAME TO away"))
+        answered = heard(await one.stream("s__ask", CONFIRM, 1))
+        await store.commit(lambda database: database.execute("ALTER TABLE away RENAME TO document_columns"))
+    assert answered == [{"callback_id": "cb-1", "response": None}]
+
+
 async def test_t41_a_confirmation_masks_the_secrets_among_the_arguments(tmp_path: Path) -> None:
     token = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
     async with running_hub(tmp_path, {"s": plain()}) as hub, StreamingClient(hub, hub.key("bot"), modern=True) as one:

@@ -30,6 +30,7 @@ from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mgp import callbacks
 from interlock.protocols.mgp.callbacks import CallbackParams, CallbackResponse, CallbackType
 from interlock.protocols.mgp.methods import agreed_on
+from interlock.store import StoreError
 from interlock.transports.requests.open_callbacks import OpenCallbacks
 from interlock.wire.errors import Fault
 
@@ -118,7 +119,7 @@ class CallbackRelay:
             answer = CallbackResponse(callback.callback_id, msgspec.Raw(msgspec.json.encode(response)))
         except TimeoutError:
             answer = CallbackResponse(callback.callback_id, _NOTHING, timed_out=True)
-        except Fault:
+        except (Fault, StoreError):
             # No client or person can be asked, so the server gets an empty response and decides by itself.
             answer = CallbackResponse(callback.callback_id, _NOTHING)
         self._answers[callback.callback_id] = answer
