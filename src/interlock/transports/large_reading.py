@@ -1,8 +1,8 @@
 """Reads large messages in threads beside the loop, in short steps.
 
 A conversation whose message is read here waits for it; all others continue. Peers take turns, so that many messages of
-one do not delay those of another. The number of waiting messages is bounded. Very large messages have a thread of
-their own, so that others do not wait behind them.
+one do not delay those of another. The bytes of waiting messages are bounded, and a peer gets a part of them. Very
+large messages have a thread of their own, so that others do not wait behind them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from interlock.process.fair_threads import FairThreads
+from interlock.process.open_counts import OpenCounts
 from interlock.process.task_set import TaskSet
 from interlock.process.threads import WorkerThreads
 from interlock.wire.errors import Fault, internal_error
@@ -40,6 +41,8 @@ class LargeReading:
         self._tasks = TaskSet()
         self.buffered_bytes = 0
         """Bytes that wait to be read, or are being read."""
+        self._held: OpenCounts[object] = OpenCounts()
+        """The same, by peer."""
 
     @classmethod
     def here(cls) -> LargeReading:
@@ -52,25 +55,25 @@ class LargeReading:
 
     def read(self, peer: object, data: bytes, limits: Limits, members: int, then: Callable[[Outcome], None]) -> None:
         """Read a message or a batch of a peer, and hand it over on the loop."""
-        if self.buffered_bytes + len(data) > MAX_BUFFERED_BYTES:
+        if not self._has_room(peer, len(data)):
             bad = BadMessage("RESOURCE_EXHAUSTED", "too many large messages wait to be read")
             self._loop.call_soon(then, bad)
             return
-        self.buffered_bytes += len(data)
+        self._hold(peer, len(data))
         self._tasks.begin(self._read(peer, data, limits, members, then))
 
     async def value(self, peer: object, data: bytes, limits: Limits) -> CheckedJson:
         """Read a JSON value of a peer that is no message. Raises a `Fault`."""
-        if self.buffered_bytes + len(data) > MAX_BUFFERED_BYTES:
+        if not self._has_room(peer, len(data)):
             raise Fault("RESOURCE_EXHAUSTED", "too many large messages wait to be read", retry_after_ms=1000)
-        self.buffered_bytes += len(data)
+        self._hold(peer, len(data))
         return await self._run(peer, len(data), partial(decode_large_value, data, limits, limits.members))
 
     def work(
         self, peer: object, payload: bytes, change: Callable[[bytes], bytes], then: Callable[[bytes | Fault], None]
     ) -> None:
         """Change a large payload of a peer in a thread, and hand it over on the loop. `change` may raise a `Fault`."""
-        self.buffered_bytes += len(payload)
+        self._hold(peer, len(payload))
         self._tasks.begin(self._change(peer, payload, change, then))
 
     async def _read(
@@ -106,7 +109,18 @@ class LargeReading:
             self._loop.call_exception_handler({"message": "a large message could not be read", "exception": cause})
             raise internal_error() from None
         finally:
-            self.buffered_bytes -= size
+            self._hold(peer, -size)
+
+    def _has_room(self, peer: object, size: int) -> bool:
+        """Whether a peer may hold so many bytes more. It may hold as much as is left then, so that another finds room
+        although messages of a client that has gone wait here, too."""
+        left = MAX_BUFFERED_BYTES - self.buffered_bytes - size
+        held = self._held[peer]
+        return left >= 0 and (not held or held + size <= left)
+
+    def _hold(self, peer: object, size: int) -> None:
+        self.buffered_bytes += size
+        self._held.add(peer, size)
 
 
 def _one_thread(name: str) -> FairThreads:
