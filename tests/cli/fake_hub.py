@@ -1,6 +1,6 @@
 """The other end of the control socket, saying just what a test wants said: hostile text, refusals, hanging up.
 
-`test_hub_processes` tests the answers of a real hub.
+`test_running_hub` tests the answers of a real hub.
 """
 
 from __future__ import annotations

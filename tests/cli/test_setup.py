@@ -16,7 +16,7 @@ from interlock.config.problems import Problem
 
 from .conftest import User
 from .fake_hub import FakeHub
-from .test_hub_processes import hello, ready
+from .hub_processes import hello, ready
 
 SERVER = """\
 from interlock import Server

@@ -234,7 +234,7 @@ async def test_t50_one_asker_hides_the_requests_of_nobody(
     assert (late in fresh, 'data-open="54"' in fresh) == (False, True)
     assert f'<template data-later="{greedy[20]}">' in fresh, "it is open, so a card that is filled in stays"
     judged: list[ApprovalRequest] = []
-    monkeypatch.setattr("interlock.hub.approvals.inbox.EXACT", 10)
+    monkeypatch.setattr("interlock.hub.approvals.inbox_reads.EXACT", 10)
     monkeypatch.setattr(inbox, "still_allowed", lambda question: judged.append(question) or True)
     await visitor.get("/console")
     await visitor.get("/console/rooms")
