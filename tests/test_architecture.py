@@ -142,11 +142,12 @@ class Facts(NamedTuple):
 @cache
 def facts(path: Path) -> Facts:
     tree = ast.parse(path.read_bytes())
+    nodes = list(ast.walk(tree))
     found = Facts(
-        ast.get_docstring(tree) is not None, set(), [], [], [], [], _misnamed(tree), _changed_from_outside(tree)
+        ast.get_docstring(tree) is not None, set(), [], [], [], [], _misnamed(tree), _changed_from_outside(nodes)
     )
     package = path.relative_to(SOURCE.parent).parts[:-1]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found.imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -180,11 +181,11 @@ def _misnamed(tree: ast.Module) -> list[str]:
     return [name for name in names if name.lstrip("_").split("_")[0] in WORDS_FOR_MOST]
 
 
-def _changed_from_outside(tree: ast.Module) -> list[tuple[int, str]]:
-    stored = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)]
+def _changed_from_outside(nodes: list[ast.AST]) -> list[tuple[int, str]]:
+    stored = [node for node in nodes if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)]
     outside = [node for node in stored if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))]
     own = {node.attr for node in stored if node not in outside}
-    for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and outside):
+    for made in (node for node in nodes if isinstance(node, ast.ClassDef) and outside):
         fields = [node.target for node in made.body if isinstance(node, ast.AnnAssign)]
         own |= {target.id for target in fields if isinstance(target, ast.Name)}
     return [(node.lineno, node.attr) for node in outside if node.attr not in own]
