@@ -128,7 +128,8 @@ async def _begin_unlisted(hub: Interlock, foundation: Ground) -> None:
     while waiting:
         for server in sorted(waiting):
             shot = shots([(server, hub.tools - 1)], BARE["modern"], "hub", hub.tools, hub.port)[0]
-            _, _, body = await ask(hub.port, shot.numbered(FIRST_ID))
+            # A call waits for its server, and a thousand of them start one after the other.
+            _, _, body = await ask(hub.port, shot.numbered(FIRST_ID), patience=120)
             if shot.text(FIRST_ID).encode() not in body:
                 break
             waiting.discard(server)
