@@ -8,9 +8,9 @@ large messages have a thread of their own, so that others do not wait behind the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from interlock.process.fair_threads import FairThreads
@@ -53,28 +53,39 @@ class LargeReading:
             found = _READING[loop] = cls(loop)
         return found
 
-    def read(self, peer: object, data: bytes, limits: Limits, members: int, then: Callable[[Outcome], None]) -> None:
-        """Read a message or a batch of a peer, and hand it over on the loop."""
+    def read(
+        self, peer: object, data: bytes, limits: Limits, members: int, then: Callable[[Outcome], None]
+    ) -> asyncio.Task[None] | None:
+        """Read a message or a batch of a peer, and hand it over on the loop. The task may be cancelled: then nothing
+        is handed over, and a message that waits is not read. None where too many wait."""
         if not self._has_room(peer, len(data)):
             bad = BadMessage("RESOURCE_EXHAUSTED", "too many large messages wait to be read")
             self._loop.call_soon(then, bad)
-            return
-        self._hold(peer, len(data))
-        self._tasks.begin(self._read(peer, data, limits, members, then))
+            return None
+        return self._begin(peer, len(data), self._read(peer, data, limits, members, then))
 
     async def value(self, peer: object, data: bytes, limits: Limits) -> CheckedJson:
         """Read a JSON value of a peer that is no message. Raises a `Fault`."""
         if not self._has_room(peer, len(data)):
             raise Fault("RESOURCE_EXHAUSTED", "too many large messages wait to be read", retry_after_ms=1000)
         self._hold(peer, len(data))
-        return await self._run(peer, len(data), partial(decode_large_value, data, limits, limits.members))
+        try:
+            return await self._run(peer, len(data), partial(decode_large_value, data, limits, limits.members))
+        finally:
+            self._hold(peer, -len(data))
 
     def work(
         self, peer: object, payload: bytes, change: Callable[[bytes], bytes], then: Callable[[bytes | Fault], None]
     ) -> None:
         """Change a large payload of a peer in a thread, and hand it over on the loop. `change` may raise a `Fault`."""
-        self._hold(peer, len(payload))
-        self._tasks.begin(self._change(peer, payload, change, then))
+        self._begin(peer, len(payload), self._change(peer, payload, change, then))
+
+    def _begin(self, peer: object, size: int, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin work on so many bytes, which count until it ends. A task that is cancelled may end before it begins."""
+        self._hold(peer, size)
+        task = self._tasks.begin(work)
+        task.add_done_callback(lambda _: self._hold(peer, -size))
+        return task
 
     async def _read(
         self, peer: object, data: bytes, limits: Limits, members: int, then: Callable[[Outcome], None]
@@ -108,8 +119,6 @@ class LargeReading:
         except Exception as cause:
             self._loop.call_exception_handler({"message": "a large message could not be read", "exception": cause})
             raise internal_error() from None
-        finally:
-            self._hold(peer, -size)
 
     def _has_room(self, peer: object, size: int) -> bool:
         """Whether a peer may hold so many bytes more. It may hold as much as is left then, so that another finds room

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from interlock.transports.exchange import AdmittedCaller, Exchange, TransportSes
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.endpoint import McpEndpoint
 from interlock.transports.http.server.serve import HttpServer, start
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
@@ -156,6 +158,22 @@ async def opened(
         yield RunningEndpoint(service, server, endpoint)
     finally:
         await server.stop(0)
+
+
+@contextlib.contextmanager
+def reading_delayed() -> Iterator[threading.Event]:
+    """No large message is read until the event is set."""
+    go_on = threading.Event()
+
+    def wait(payload: bytes) -> bytes:
+        go_on.wait()
+        return payload
+
+    LargeReading.here().work("another", b"", wait, lambda _: None)
+    try:
+        yield go_on
+    finally:
+        go_on.set()
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from http_peer import RunningEndpoint, WaitingService, modern, opened, post
+from http_peer import RunningEndpoint, WaitingService, modern, opened, post, reading_delayed
 
 from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.request_bytes import COPIES
 from waiting import until
 
@@ -78,6 +79,20 @@ async def test_bodies_leave_nothing_in_the_count_when_they_are_answered_or_their
         await until(lambda: not bodies.bytes)
         async with contextlib.AsyncExitStack() as stack:
             assert await fill(place, stack, large(place, "slow", "one")) == BOUND // SIZE // 2
+
+
+async def test_t36_a_large_body_whose_client_has_gone_is_not_read(place: RunningEndpoint) -> None:
+    with reading_delayed() as go_on:
+        async with place.peer() as gone:
+            gone.send(large(place, "echo", "ada"))
+            await until(lambda: LargeReading.here().buffered_bytes == SIZE)
+        await until(lambda: LargeReading.here().buffered_bytes == 0)
+        async with place.peer() as there:
+            there.send(large(place, "echo", "ada"))
+            await until(lambda: LargeReading.here().buffered_bytes == SIZE)
+            go_on.set()
+            assert (await there.answer()).status == 200
+    assert (place.service.served, LargeReading.here().buffered_bytes) == (1, 0)
 
 
 def small(place: RunningEndpoint, name: str, key: str) -> bytes:

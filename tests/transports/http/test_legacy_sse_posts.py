@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import msgspec
-from http_peer import Answer, Peer, RunningEndpoint, WaitingService, call, opened, post, request
+from http_peer import Answer, Peer, RunningEndpoint, WaitingService, call, opened, post, reading_delayed, request
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.large_reading import LargeReading
@@ -15,22 +14,6 @@ from waiting import until
 
 LARGE = 100_000
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-
-
-@contextlib.contextmanager
-def reading_delayed() -> Iterator[threading.Event]:
-    """No large message is read until the event is set."""
-    go_on = threading.Event()
-
-    def wait(payload: bytes) -> bytes:
-        go_on.wait()
-        return payload
-
-    LargeReading.here().work("another", b"", wait, lambda _: None)
-    try:
-        yield go_on
-    finally:
-        go_on.set()
 
 
 class Stream:

@@ -31,13 +31,13 @@ from interlock.transports.http.server.exchange import LISTEN, HttpExchange
 from interlock.transports.http.server.guard import GuardRefusal, Headers
 from interlock.transports.http.server.http_batch import HttpBatch
 from interlock.transports.http.server.http_request import HttpRequest, RequestHead
+from interlock.transports.http.server.large_body import LargeBody
 from interlock.transports.http.server.legacy_sse import LegacySse
 from interlock.transports.http.server.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.server.malformed import KEY, MalformedRequests
 from interlock.transports.http.server.post_headers import accepts_events, names_modern, names_session, unfit
 from interlock.transports.http.server.refusals import error_dialect_of, failure, id_of, refuse
 from interlock.transports.http.server.sessions import HttpSession, HttpSessions
-from interlock.transports.large_reading import LargeReading
 from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.sessions.session import BACK_MS, SERVER_STOPS
@@ -46,7 +46,6 @@ from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED_METHOD
 from interlock.wire.errors import Fault, internal_error
 from interlock.wire.large import LARGE
-from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
@@ -232,7 +231,8 @@ class McpEndpoint:
         """Take a message that is not written as most requests are."""
         read = http.message
         if read is None and len(http.body) > LARGE:
-            self._read_large(http, caller)
+            self._malformed.check(http)
+            LargeBody(http, self).read(caller.owner, self._limits)
             return
         if isinstance(read, BadMessage):
             raise read
@@ -248,17 +248,6 @@ class McpEndpoint:
         else:
             self._session(http, caller).on_response(message)
             http.answer(202)
-
-    def _read_large(self, http: HttpRequest, caller: AdmittedCaller) -> None:
-        """Have a large body read beside the loop, and go on with the message in it."""
-
-        def read(outcome: Outcome) -> None:
-            if not http.over:
-                http.replace_body(outcome)
-                self.handle(http)
-
-        self._malformed.check(http)
-        LargeReading.here().read(caller.owner, http.take_body(), self._limits, self._limits.members, read)
 
     def _initialize(self, http: HttpRequest, caller: AdmittedCaller, request: Request) -> None:
         dialect = read_initialize(request.params)
