@@ -1,4 +1,4 @@
-"""Many principals with colliding request ids over shared servers: every answer must reach its owner.
+"""Many principals with colliding request ids over shared servers: every answer must reach its principal.
 
     python bench/confidentiality.py [--principals 200] [--calls 1000000]
 

@@ -23,8 +23,8 @@ async def test_t127_abandoned_functions_of_one_caller_leave_threads_to_the_other
     await asyncio.gather(*abandoned, return_exceptions=True)
     try:
         async with asyncio.timeout(60):
-            for owner in ("ada", "bob", "ada"):
-                assert await threads.run(lambda: 1, owner) == 1
+            for principal_name in ("ada", "bob", "ada"):
+                assert await threads.run(lambda: 1, principal_name) == 1
         assert not running.acquire(blocking=False), "no more than its share runs at once"
     finally:
         gate.set()

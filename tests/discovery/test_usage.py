@@ -19,8 +19,8 @@ def index() -> ToolIndex:
     return made
 
 
-def first(usage: ToolUsage, query: str, owner: str = ADA) -> str:
-    return index().search(query, raised=usage.raised(owner, terms(query))).hits[0].entry.name
+def first(usage: ToolUsage, query: str, principal_name: str = ADA) -> str:
+    return index().search(query, raised=usage.raised(principal_name, terms(query))).hits[0].entry.name
 
 
 def test_a_tool_that_served_a_query_rises_for_queries_like_it() -> None:
@@ -98,8 +98,8 @@ def test_too_many_uses_in_all_are_at_the_cost_of_the_principal_with_the_most() -
     usage.served(BOB, ["term"], POST)
     many = [f"agent:{number}" for number in range(MAX_IN_ALL // MAX_USES)]
     for number in range(MAX_USES):
-        for owner in many:
-            usage.served(owner, [f"term{number}"], POST)
+        for principal_name in many:
+            usage.served(principal_name, [f"term{number}"], POST)
     assert len(usage) == MAX_IN_ALL
     assert usage.raised(BOB, ["term"])
     (loser,) = usage.served("agent:new", ["term"], POST) - {"agent:new"}
@@ -123,11 +123,11 @@ def test_what_was_learned_is_the_same_after_it_was_kept_and_read(
     served: list[tuple[str, set[str], tuple[str, str]]],
 ) -> None:
     usage, again = ToolUsage(), ToolUsage()
-    for owner, words, tool in served:
-        assert usage.served(owner, words, tool) == {owner}
-    for owner in (ADA, BOB):
-        for use in usage.of(owner):
-            again.add(owner, use)
-        assert again.of(owner) == usage.of(owner)
-        assert again.raised(owner, "abc") == usage.raised(owner, "abc")
+    for principal_name, words, tool in served:
+        assert usage.served(principal_name, words, tool) == {principal_name}
+    for principal_name in (ADA, BOB):
+        for use in usage.of(principal_name):
+            again.add(principal_name, use)
+        assert again.of(principal_name) == usage.of(principal_name)
+        assert again.raised(principal_name, "abc") == usage.raised(principal_name, "abc")
     assert len(again) == len(usage)

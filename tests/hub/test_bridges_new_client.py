@@ -142,7 +142,7 @@ async def test_a_retry_that_is_the_same_joins_and_one_that_differs_is_refused(tm
         assert await counted(hub) == {"runs": {"x": 1}, "ended": {"answered x": 1}}
 
 
-async def test_a_token_is_good_for_its_owner_its_call_and_unaltered_alone(tmp_path: Path) -> None:
+async def test_a_token_is_good_for_its_principal_its_call_and_unaltered_alone(tmp_path: Path) -> None:
     async with web_hub(tmp_path) as hub:
         ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
         asked = await ada.start("a__order", {"mark": "x"})

@@ -137,7 +137,7 @@ async def test_hundreds_of_parked_calls_are_answered_cancelled_and_expire_with_a
     assert asyncio.all_tasks() <= before
 
 
-async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path) -> None:
+async def test_what_may_wait_is_bounded_for_one_principal_and_in_all(tmp_path: Path) -> None:
     async with asking_server().http() as address:
         servers = {"a": ServerSettings(url=address.url, era="legacy")}
         settings = HubSettings(timeouts=TIMEOUTS, limits=LimitSettings(parked=3, parked_per_agent=2))
@@ -194,7 +194,7 @@ async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> Non
 class WaitingCall:
     """A call that does nothing but wait."""
 
-    owner = "ada"
+    principal_name = "ada"
 
     def expired(self) -> None: ...
 

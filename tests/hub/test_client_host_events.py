@@ -104,10 +104,10 @@ async def test_an_event_that_was_refused_before_it_was_sent_is_pushed_again_a_bo
         judging, refused, busy = hub.hub_app.judging, list[str](), [True]
         judge = judging.run_result
 
-        async def refuse(owner: str, *given: Any) -> Any:
+        async def refuse(principal_name: str, *given: Any) -> Any:
             if not busy[0]:
-                return await judge(owner, *given)
-            refused.append(owner)
+                return await judge(principal_name, *given)
+            refused.append(principal_name)
             if len(refused) > client_pushes.RETRIES + 1:
                 busy[0] = False
             raise Fault("RESOURCE_EXHAUSTED", "too many results wait to be judged")

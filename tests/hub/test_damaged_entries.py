@@ -47,7 +47,7 @@ from .running_hub import RawClient, RunningHub, running_hub, until
 from .test_approvals_of_two_hubs import question
 from .test_permissions_of_two_hubs import without_records
 
-ANN, BOB = (cast(Any, SimpleNamespace(owner=f"agent:{name}", principal=None)) for name in ("ann", "bob"))
+ANN, BOB = (cast(Any, SimpleNamespace(principal_name=f"agent:{name}", principal=None)) for name in ("ann", "bob"))
 
 
 async def damage(store: Store, collection: Collection[Any], like: str) -> None:
@@ -190,11 +190,11 @@ def has_length(found: list[object], length: int) -> bool:
     return len(found) == length
 
 
-async def old_taint(file: Path, owner: str) -> None:
+async def old_taint(file: Path, principal_name: str) -> None:
     """Store a taint that is over. A hub that is opened next knows it, and reads it again only after a change of it."""
     store = await Store.open(file, (TAINTS, UNSENT_WAKES))
     async with store.transaction() as change:
-        change.put(TAINTS, Taint(owner, owner, (Source("web", "read", 1.0),)))
+        change.put(TAINTS, Taint(principal_name, principal_name, (Source("web", "read", 1.0),)))
         change.put(UNSENT_WAKES, UnsentWake("1", "node", "wake", "ann", "web", 1, 1.0))
     await store.close()
 

@@ -126,7 +126,7 @@ async def test_t120_text_of_a_server_about_a_task_counts_and_is_masked(tmp_path:
             server.said = said
             answer = await agent.about(method, task)
             assert SECRET not in str(answer), answer
-            assert [taint.owner for taint in hub.hub_app.taints.all()] == ["agent:reader"]
+            assert [taint.principal_name for taint in hub.hub_app.taints.all()] == ["agent:reader"]
             if "unreadable" not in case:
                 assert "[masked" in str(answer), answer
 

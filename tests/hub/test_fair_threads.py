@@ -1,4 +1,4 @@
-"""Threads that many owners share: nobody waits behind all the work of another."""
+"""Threads that many peers share: nobody waits behind all the work of another."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def made(count: int) -> Iterator[tuple[FairThreads, Work]]:
         threads.close()
 
 
-async def test_owners_take_turns() -> None:
+async def test_peers_take_turns() -> None:
     with made(1) as (threads, work):
         first = asyncio.ensure_future(threads.run("a", work.hanging("a1")))
         await until(lambda: work.begun == ["a1"])
@@ -59,7 +59,7 @@ async def test_owners_take_turns() -> None:
         assert work.begun == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-async def test_an_owner_holds_one_thread() -> None:
+async def test_a_peer_holds_one_thread() -> None:
     with made(2) as (threads, work):
         own = [asyncio.ensure_future(threads.run("a", work.hanging(name))) for name in ("a1", "a2")]
         await until(lambda: work.begun == ["a1"])
@@ -137,7 +137,7 @@ async def test_work_that_waits_when_the_threads_end_is_cancelled() -> None:
     with made(1) as (threads, work):
         first = asyncio.ensure_future(threads.run("a", work.hanging("a1")))
         await until(lambda: work.begun == ["a1"])
-        waiting = [asyncio.ensure_future(threads.run(owner, work.quick(owner))) for owner in ("a", "b")]
+        waiting = [asyncio.ensure_future(threads.run(peer, work.quick(peer))) for peer in ("a", "b")]
         await asyncio.sleep(0)
         threads.close()
         work.may_end.set()

@@ -1,4 +1,4 @@
-"""Checks of calls and results have threads of their own, which their owners share fairly."""
+"""Checks of calls and results have threads of their own, which their principals share fairly."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_a_result_is_not_judged_for_a_client_that_has_gone(
 @pytest.mark.parametrize(
     ("scan", "bound"),
     [
-        ("flag", "MAX_RESULT_BYTES_PER_OWNER"),
+        ("flag", "MAX_RESULT_BYTES_PER_PRINCIPAL"),
         ("flag", "MAX_RESULT_BYTES"),
         ("mask", "MAX_RESULT_BYTES"),
         ("escape", "MAX_RESULT_BYTES"),
@@ -177,7 +177,7 @@ async def test_t37_the_bytes_of_results_that_wait_to_be_judged_have_a_bound(
         )
         (other,) = await calls(hub, "b", "s__quick")
         assert text_of(await other) == QUICK
-        assert "quick" in judges.judged, "each owner may have one"
+        assert "quick" in judges.judged, "each principal may have one"
         judges.may_end.set()
         await asyncio.gather(*own)
         assert not held
@@ -185,7 +185,7 @@ async def test_t37_the_bytes_of_results_that_wait_to_be_judged_have_a_bound(
 
 
 async def test_t36_one_agent_cannot_take_all_places_of_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging_threads, "MAX_CHECKS_PER_OWNER", 1)
+    monkeypatch.setattr(judging_threads, "MAX_CHECKS_PER_PRINCIPAL", 1)
     async with judging_hub(tmp_path, monkeypatch) as (hub, judges):
         held = asyncio.create_task(hub.hub_app.judging.run_check("agent:a", judges.may_end.wait))
         await until(lambda: hub.hub_app.judging.open_checks == {"agent:a": 1})
@@ -219,23 +219,23 @@ async def test_t36_agents_that_fill_all_places_of_checks_leave_one_to_every_othe
         assert not judging.open_checks
 
 
-async def test_t36_checks_of_all_owners_together_have_a_bound() -> None:
+async def test_t36_checks_of_all_principals_together_have_a_bound() -> None:
     judging, may_end = JudgingThreads(Resolver()), threading.Event()
-    owners = [f"agent:{number}" for number in range(4)]
+    names = [f"agent:{number}" for number in range(4)]
     try:
         open_checks = [
-            asyncio.ensure_future(judging.run_check(owner, may_end.wait))
-            for owner in owners
-            for _ in range(judging_threads.MAX_CHECKS // len(owners))
+            asyncio.ensure_future(judging.run_check(principal_name, may_end.wait))
+            for principal_name in names
+            for _ in range(judging_threads.MAX_CHECKS // len(names))
         ]
         await asyncio.sleep(0)
-        for owner in owners:  # none of them has as many as an owner may have
+        for principal_name in names:  # none of them has as many as a principal may have
             with pytest.raises(Fault, match=f"{judging_threads.MAX_CHECKS} calls wait") as refused:
-                await judging.run_check(owner, may_end.wait)
+                await judging.run_check(principal_name, may_end.wait)
             assert refused.value.name == "RESOURCE_EXHAUSTED"
         may_end.set()
         assert all(await asyncio.gather(*open_checks))
-        assert await judging.run_check(owners[0], may_end.wait)
+        assert await judging.run_check(names[0], may_end.wait)
     finally:
         may_end.set()
         judging.close()

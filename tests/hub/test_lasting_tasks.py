@@ -128,13 +128,13 @@ async def expire(hub: RunningHub) -> None:
     await hub.hub_app.tasks.sweep()
 
 
-def free_places(hub: RunningHub, owner: str) -> int:
-    """How many tasks an owner may still have."""
+def free_places(hub: RunningHub, principal_name: str) -> int:
+    """How many tasks a principal may still have."""
     ledger, places = hub.hub_app.tasks.ledger, 0
-    while ledger.reserve(owner):
+    while ledger.reserve(principal_name):
         places += 1
     for _ in range(places):
-        ledger.release(owner)
+        ledger.release(principal_name)
     return places
 
 
@@ -239,15 +239,15 @@ async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
 async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
     tmp_path: Path, jobs: Jobs, form: Form
 ) -> None:
-    third, owners = 40, ("ada", "bob", "eve")
+    third, names = 40, ("ada", "bob", "eve")
     before = asyncio.all_tasks()
 
     async with served(form, jobs) as servers:
         async with running_hub(tmp_path, servers) as hub, contextlib.AsyncExitStack() as stack:
-            callers = {who: await stack.enter_async_context(client(hub, form, who)) for who in owners}
+            callers = {who: await stack.enter_async_context(client(hub, form, who)) for who in names}
 
             async def begin(number: int) -> tuple[str, str]:
-                who = owners[number % 3]
+                who = names[number % 3]
                 return who, (await callers[who].start_tool("t__work", {"mark": str(number)})).id
 
             begun = await asyncio.gather(*(begin(number) for number in range(3 * third)))
@@ -256,7 +256,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             await until(lambda: sum(jobs.ended.values()) == third)
             assert hub.hub_app.hub.open_calls == 0
         async with running_hub(tmp_path, servers) as hub, contextlib.AsyncExitStack() as stack:
-            callers = {who: await stack.enter_async_context(client(hub, form, who)) for who in owners}
+            callers = {who: await stack.enter_async_context(client(hub, form, who)) for who in names}
             jobs.go.set()
             results = await asyncio.gather(*(callers[who].task(id_).result() for who, id_ in finished))
             assert {text(result) for result in results} == {f"{number} worked" for number in range(1, 3 * third, 3)}
@@ -270,7 +270,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
                     await callers[who].task(id_).look()
             assert (len(tracker.ledger), tracker.running, len(tracker.progress)) == (0, {}, 0)
             assert tracker.queries.located == 0
-            assert {free_places(hub, f"agent:{who}") for who in owners} == {
+            assert {free_places(hub, f"agent:{who}") for who in names} == {
                 hub.hub_app.config.hub.limits.tasks_per_agent
             }
             assert free_places(hub, "agent:other") == hub.hub_app.config.hub.limits.tasks_per_agent

@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 
 from interlock.hub.calls.call import Call, Plan
-from interlock.hub.calls.late_results import KEPT_S, MARK, MAX_BYTES, MAX_KEPT, MAX_KEPT_PER_OWNER, LateResults
+from interlock.hub.calls.late_results import KEPT_S, MARK, MAX_BYTES, MAX_KEPT, MAX_KEPT_PER_PRINCIPAL, LateResults
 from interlock.hub.catalog.target import Target
 
 RESULT = b'{"content":[]}'
 PLAN = cast("Plan", SimpleNamespace(processor=None, generation=1))
 SAME: dict[str, Any] = {
-    "owner": "agent:ci",
+    "principal_name": "agent:ci",
     "server": "notes",
     "tool": "save",
     "definition": "first",
@@ -23,7 +23,7 @@ SAME: dict[str, Any] = {
     "arguments": b'{"n":1}',
 }
 OTHER: dict[str, Any] = {
-    "owner": "agent:other",
+    "principal_name": "agent:other",
     "server": "files",
     "tool": "wipe",
     "definition": "second",
@@ -38,7 +38,7 @@ def made(kind: str = "tool", **members: Any) -> Call:
     of: dict[str, Any] = {**SAME, **members}
     dialect = SimpleNamespace(revision=SimpleNamespace(name=of["revision"]))
     exchange = SimpleNamespace(reachable=False, dialect=dialect, result=lambda result: None)
-    caller = SimpleNamespace(owner=of["owner"], bare=of["bare"])
+    caller = SimpleNamespace(principal_name=of["principal_name"], bare=of["bare"])
     tool = SimpleNamespace(fingerprint=lambda: of["definition"])
     target = Target(cast("Any", kind), of["server"], of["tool"], cast("Any", tool))
     return Call(cast("Any", exchange), cast("Any", caller), target, of["arguments"], trace="")
@@ -90,24 +90,24 @@ def test_results_that_are_too_old_make_room() -> None:
     assert [key.tool for key in kept.late.results] == ["wipe"]
 
 
-def test_an_owner_loses_its_own_oldest_results_alone() -> None:
+def test_a_principal_loses_its_own_oldest_results_alone() -> None:
     kept = Kept()
-    kept.keep(made(owner="agent:other"))
-    for number in range(MAX_KEPT_PER_OWNER + 1):
+    kept.keep(made(principal_name="agent:other"))
+    for number in range(MAX_KEPT_PER_PRINCIPAL + 1):
         kept.keep(made(tool=f"t{number}"))
-    assert len(kept.late.results) == MAX_KEPT_PER_OWNER + 1
+    assert len(kept.late.results) == MAX_KEPT_PER_PRINCIPAL + 1
     assert not kept.has(tool="t0")
     assert kept.has(tool="t1")
-    assert kept.has(tool=f"t{MAX_KEPT_PER_OWNER}")
-    assert kept.has(owner="agent:other")
+    assert kept.has(tool=f"t{MAX_KEPT_PER_PRINCIPAL}")
+    assert kept.has(principal_name="agent:other")
 
 
-def test_late_results_of_all_owners_are_bounded() -> None:
+def test_late_results_of_all_principals_are_bounded() -> None:
     kept = Kept()
     for number in range(MAX_KEPT + 1):
-        kept.keep(made(owner=f"agent:{number}"))
+        kept.keep(made(principal_name=f"agent:{number}"))
     assert len(kept.late.results) == MAX_KEPT
-    assert kept.has(owner="agent:0")
+    assert kept.has(principal_name="agent:0")
 
 
 def test_large_results_and_those_of_other_kinds_are_not_kept() -> None:

@@ -191,13 +191,13 @@ async def test_a_damaged_row_is_left_out_and_the_others_still_teach(tmp_path: Pa
 
 
 async def test_more_than_is_kept_in_all_is_dropped_from_the_store_too(tmp_path: Path) -> None:
-    owners = [f"agent:{number}" for number in range(MAX_IN_ALL // MAX_USES + 1)]
+    names = [f"agent:{number}" for number in range(MAX_IN_ALL // MAX_USES + 1)]
     uses = tuple(RememberedUse((f"term{number}",), "many", "x") for number in range(MAX_USES))
     store = await Store.open(tmp_path / "interlock.db", COLLECTIONS)
     try:
         async with store.transaction() as change:
-            for owner in owners:
-                change.put(LEARNED, LearnedUses(owner, uses))
+            for principal_name in names:
+                change.put(LEARNED, LearnedUses(principal_name, uses))
         learning = UsageLearning(lambda: store, lambda _, text: None)
         await learning.ready()
         await learning.settled()
@@ -205,7 +205,9 @@ async def test_more_than_is_kept_in_all_is_dropped_from_the_store_too(tmp_path: 
     finally:
         await store.close()
     assert len(learning.usage) == MAX_IN_ALL
-    assert {each.key: each.value.uses for each in kept} == {owner: learning.usage.of(owner) for owner in owners}
+    assert {each.key: each.value.uses for each in kept} == {
+        principal_name: learning.usage.of(principal_name) for principal_name in names
+    }
 
 
 def test_searches_that_wait_for_their_outcome_hold_little_however_long_their_queries_are() -> None:

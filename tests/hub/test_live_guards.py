@@ -83,9 +83,11 @@ async def deliver(server: Server, *ids: str) -> None:
     """Send pushes as requests with these ids on the stream that the hub opened, as any program could."""
     deliver, left = Listeners.deliver, list(ids)
 
-    def named(listeners: Listeners, owner: str, method: str, feature: str | None, params: bytes, id: str) -> object:
+    def named(
+        listeners: Listeners, principal_name: str, method: str, feature: str | None, params: bytes, id: str
+    ) -> object:
         assert method == "push/event"
-        sent = deliver(listeners, owner, method, feature, params, left.pop(0))
+        sent = deliver(listeners, principal_name, method, feature, params, left.pop(0))
         assert sent is not None
         return sent
 
@@ -132,8 +134,10 @@ async def test_t39_a_request_on_the_stream_that_cannot_be_read_is_answered_if_it
 ) -> None:
     deliver = Listeners.deliver
 
-    def twice(listeners: Listeners, owner: str, method: str, feature: str | None, params: bytes, id: str) -> object:
-        return deliver(listeners, owner, method, feature, b'{"eventId":"a","eventId":"b"}', id)
+    def twice(
+        listeners: Listeners, principal_name: str, method: str, feature: str | None, params: bytes, id: str
+    ) -> object:
+        return deliver(listeners, principal_name, method, feature, b'{"eventId":"a","eventId":"b"}', id)
 
     monkeypatch.setattr(Listeners, "deliver", twice)
     async with pushing(tmp_path) as (hub, server):

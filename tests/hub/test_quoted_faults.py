@@ -190,7 +190,7 @@ async def test_the_refusal_of_a_call_that_is_not_tried_again_after_all_counts_an
             answer = await answering
             assert "HTTP 503" in str(answer), answer
             assert SECRET not in str(answer)
-            assert [taint.owner for taint in hub.hub_app.taints.all()] == ["agent:reader"]
+            assert [taint.principal_name for taint in hub.hub_app.taints.all()] == ["agent:reader"]
 
 
 @pytest.mark.parametrize("quotes", [True, False])

@@ -292,8 +292,8 @@ def test_pages_are_bounded_per_principal_and_go_when_their_time_is_over() -> Non
     third, _ = pages.keep("a", b"x", [1])
     with pytest.raises(Fault):
         pages.read("a", first)
-    for owner, uri in (("a", second), ("a", third), ("b", other)):
-        pages.read(owner, uri)
+    for principal_name, uri in (("a", second), ("a", third), ("b", other)):
+        pages.read(principal_name, uri)
     now[0] = 10_000.0
     with pytest.raises(Fault):
         pages.read("b", other)

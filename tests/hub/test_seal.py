@@ -14,8 +14,8 @@ SEAL = RequestStates(b"s" * 32)
 
 
 @given(st.text(), st.text(), st.text())
-def test_the_owner_gets_back_what_was_sealed(owner: str, purpose: str, state: str) -> None:
-    assert SEAL.open(SEAL.close(owner, purpose, state, 10), owner, purpose, 9) == state
+def test_the_principal_gets_back_what_was_sealed(principal_name: str, purpose: str, state: str) -> None:
+    assert SEAL.open(SEAL.close(principal_name, purpose, state, 10), principal_name, purpose, 9) == state
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
@@ -30,11 +30,13 @@ def test_a_token_with_any_character_changed_is_refused(position: int, change: in
     assert caught.value.name == "REQUEST_STATE_REFUSED"
 
 
-@each_case(("owner", "purpose", "now"), [("b", "p", 1), ("a", "other", 1), ("a", "p", 10), ("a", "p", 11)])
-def test_another_owner_purpose_or_time_is_refused_in_the_same_words(owner: str, purpose: str, now: float) -> None:
+@each_case(("principal_name", "purpose", "now"), [("b", "p", 1), ("a", "other", 1), ("a", "p", 10), ("a", "p", 11)])
+def test_another_principal_purpose_or_time_is_refused_in_the_same_words(
+    principal_name: str, purpose: str, now: float
+) -> None:
     token = SEAL.close("a", "p", "state", 10)
     with pytest.raises(Fault) as caught:
-        SEAL.open(token, owner, purpose, now)
+        SEAL.open(token, principal_name, purpose, now)
     with pytest.raises(Fault) as rubbish:
         SEAL.open("rubbish", "a", "p", 1)
     assert caught.value.message == rubbish.value.message
@@ -57,11 +59,11 @@ def test_another_secret_opens_nothing() -> None:
         RequestStates(b"t" * 32).open(SEAL.close("a", "p", "s", 10), "a", "p", 1)
 
 
-def test_an_approval_goes_on_once_with_the_round_it_was_given_in_for_its_owner_and_purpose() -> None:
+def test_an_approval_goes_on_once_with_the_round_it_was_given_in_for_its_principal_and_purpose() -> None:
     token = SEAL.close("a", "p", None, 10, "matter")
     assert SEAL.open(token, "a", "p", 1) is None
-    for owner, purpose, now in (("b", "p", 1), ("a", "other", 1), ("a", "p", 10)):
-        assert SEAL.approved(token, owner, purpose, now) == ""
+    for principal_name, purpose, now in (("b", "p", 1), ("a", "other", 1), ("a", "p", 10)):
+        assert SEAL.approved(token, principal_name, purpose, now) == ""
     assert SEAL.approved(SEAL.close("a", "p", "state", 10), "a", "p", 1) == ""
     assert SEAL.approved(token, "a", "p", 1) == "matter"
     assert SEAL.approved(token, "a", "p", 1) == ""

@@ -18,7 +18,7 @@ class SeenOnce:
     """A caller that has made one request."""
 
     def __init__(self, number: int) -> None:
-        self.owner = f"agent:a{number}"
+        self.principal_name = f"agent:a{number}"
         self.principal = Principal(f"a{number}", "agent")
         self.last_dialect: Dialect | None = Dialect(R2026_07_28)
 
@@ -27,7 +27,9 @@ def test_the_principals_that_were_seen_longest_ago_are_forgotten() -> None:
     seen = SeenPrincipals()
     for start in range(0, 3 * MAX_SEEN, MAX_SEEN // 2):
         seen.collect([SeenOnce(start + more) for more in range(MAX_SEEN // 2)])
-    assert [owner for owner, _ in seen.latest()] == [f"agent:a{3 * MAX_SEEN - 1 - back}" for back in range(MAX_SEEN)]
+    assert [principal_name for principal_name, _ in seen.latest()] == [
+        f"agent:a{3 * MAX_SEEN - 1 - back}" for back in range(MAX_SEEN)
+    ]
 
 
 class Entry(msgspec.Struct, weakref=True, eq=False):

@@ -200,7 +200,7 @@ async def test_t129_two_nodes_that_taint_a_principal_at_once_keep_both_sources_a
     try:
         for node, store in zip(nodes, stores, strict=True):
             await node.start(store)
-        mine = cast(Caller, SimpleNamespace(owner="agent:mine", principal=Principal("mine", "agent")))
+        mine = cast(Caller, SimpleNamespace(principal_name="agent:mine", principal=Principal("mine", "agent")))
         stored = [asyncio.Event() for _ in nodes]
         nodes[0].add(mine, Target("tool", "web", "fetch"), asking=True, then=stored[0].set)
         nodes[1].add(mine, Target("tool", "mail", "read"), asking=False, then=stored[1].set)
@@ -322,7 +322,7 @@ async def test_t129_text_that_comes_while_a_person_clears_counts(
     async with tainting_hub(tmp_path) as hub:
         taints, journal = hub.hub_app.taints, hub.hub_app.journal
         await call(client(hub, "mine"), "web__fetch")
-        mine = cast(Caller, SimpleNamespace(owner="agent:mine", principal=Principal("mine", "agent")))
+        mine = cast(Caller, SimpleNamespace(principal_name="agent:mine", principal=Principal("mine", "agent")))
         stored, record = asyncio.Event(), journal.taint_cleared
 
         def meanwhile(*given: Any) -> Any:
@@ -342,7 +342,7 @@ async def test_a_flood_of_notifications_is_stored_by_one_task(tmp_path: Path, mo
     async with tainting_hub(tmp_path) as hub:
         taints, held, stored = hub.hub_app.taints, asyncio.Event(), asyncio.Event()
         begun = store_slowly(monkeypatch, held)
-        mine = cast(Caller, SimpleNamespace(owner="agent:mine", principal=Principal("mine", "agent")))
+        mine = cast(Caller, SimpleNamespace(principal_name="agent:mine", principal=Principal("mine", "agent")))
         for _ in range(100):
             taints.add(mine, Target("server", "web", "notifications/message"), asking=True)
         await until(lambda: bool(begun))

@@ -74,7 +74,7 @@ async def test_t129_a_result_whose_taint_cannot_be_stored_is_withheld(tmp_path: 
         assert "its taint could not be stored, since " in answer["error"]["message"]
         assert hub.hub_app.taints.of("agent:mine") is not None, "it counts in this process all the same"
         await store_again(hub.hub_app.store)
-        told = cast("Any", SimpleNamespace(owner="agent:mine", principal=Principal("mine", "agent")))
+        told = cast("Any", SimpleNamespace(principal_name="agent:mine", principal=Principal("mine", "agent")))
         while await hub.hub_app.store.get(TAINTS, "agent:mine") is None:
             hub.hub_app.taints.add(told, Target("tool", "web", "fetch"), asking=False)  # A notification stores it, too.
             await asyncio.sleep(0)

@@ -133,7 +133,7 @@ async def test_t129_roots_without_params_are_no_text(tmp_path: Path) -> None:
 
 
 async def text_again(hub: RunningHub, method: str, id_: str, form: Form) -> Any:
-    """The answer about a task, after a person cleared the taint of its owner; the owner is tainted again."""
+    """The answer about a task, after a person cleared the taint of its principal; the principal is tainted again."""
     if hub.hub_app.taints.of("agent:mine") is not None:
         await hub.operate("taints.clear", agent="mine", terminal=True)
     raw = client(hub, "mine")

@@ -155,7 +155,9 @@ async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals
                 await hub.state("n", ServerState.CONNECTED)
             second = await eve.start_tool("n__note", {"text": "of eve", "forget": True})
             kept = [
-                task.upstream_id for owner in ("agent:ada", "agent:eve") for task in hub.hub_app.tasks.ledger.of(owner)
+                task.upstream_id
+                for principal_name in ("agent:ada", "agent:eve")
+                for task in hub.hub_app.tasks.ledger.of(principal_name)
             ]
             assert kept == ["1", "1"]
             for ask in (first.look, first.cancel, first.result):

@@ -199,7 +199,7 @@ async def test_every_created_tool_is_followed_and_none_for_ever() -> None:
     told: list[str] = []
     requested_tools = SimpleNamespace(settle=lambda waiting: not told.append(waiting.name))
     requests = ToolRequests(*[cast(Any, None)] * 6, requested_tools=cast(Any, requested_tools))
-    caller = cast(Caller, SimpleNamespace(owner="agent:free"))
+    caller = cast(Caller, SimpleNamespace(principal_name="agent:free"))
     for number in range(MAX_WAITING_PER_CALLER + 1):
         requests.wait(AwaitedTool(caller, None, "r", None, f"made-{number}__mean", "", False))
     requests.recheck()

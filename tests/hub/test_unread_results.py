@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.hub.judging_threads import MAX_RESULT_BYTES_PER_OWNER
+from interlock.hub.judging_threads import MAX_RESULT_BYTES_PER_PRINCIPAL
 
 from .running_hub import RawClient, running_hub, text_of
 from .test_validators import TEXT, call, records, scripted, tool
@@ -79,7 +79,7 @@ async def test_a_result_beyond_the_bound_of_waiting_results_is_no_longer_than_ot
     server = scripted(tmp_path, SCRIPT, scan_results=scan, max_result_tokens=1_000)
     async with running_hub(tmp_path, {"s": server}) as hub:
         agent = RawClient(hub.url + "/mcp", hub.key("ci"))
-        with hub.hub_app.judging.holding_result("agent:ci", MAX_RESULT_BYTES_PER_OWNER):
+        with hub.hub_app.judging.holding_result("agent:ci", MAX_RESULT_BYTES_PER_PRINCIPAL):
             answer = await agent.modern("tools/call", {"name": "s__large_middle", "arguments": {"text": "x"}})
     result, shown = answer["result"], text_of(answer)
     assert len(shown) < 4 * 1_000 + 200

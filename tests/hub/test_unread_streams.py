@@ -34,7 +34,7 @@ HELLO = b'{"jsonrpc":"2.0","id":0,"method":"interlock/hello","params":{"role":"s
 
 async def test_t37_answers_that_clients_of_streams_do_not_read_are_bounded() -> None:
     loop = asyncio.get_running_loop()
-    unread = UnreadBytes(max_bytes_per_owner=BOUND)
+    unread = UnreadBytes(max_bytes_per_peer=BOUND)
     # A socket's address has little room, and a test's own folder a long name.
     with tempfile.TemporaryDirectory(prefix="il") as home, contextlib.ExitStack() as stack:
         path = str(Path(home) / "s")
@@ -69,7 +69,7 @@ async def test_t37_answers_that_clients_of_streams_do_not_read_are_bounded() -> 
 
 async def test_t37_answers_that_a_client_leaves_unread_behind_its_own_end_are_bounded() -> None:
     loop = asyncio.get_running_loop()
-    unread = UnreadBytes(max_bytes_per_owner=BOUND)
+    unread = UnreadBytes(max_bytes_per_peer=BOUND)
     with tempfile.TemporaryDirectory(prefix="il") as home, contextlib.ExitStack() as stack:
         path = str(Path(home) / "s")
         async with running_hub(Path(home), {"busy": child("busy_server.py")}) as hub:

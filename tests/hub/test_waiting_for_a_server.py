@@ -212,8 +212,11 @@ async def test_a_call_that_waits_for_its_checks_is_refused_for_what_changed_mean
         hub = await stack.enter_async_context(running_hub(tmp_path, servers, hub=settings))
         key = await hub.new_key("ci")
         client, may_judge = RawClient(hub.url + "/mcp", key), threading.Event()
-        owners = [f"agent:{number}" for number in range(THREADS)]
-        settled = [asyncio.ensure_future(hub.hub_app.judging.run_check(owner, may_judge.wait)) for owner in owners]
+        names = [f"agent:{number}" for number in range(THREADS)]
+        settled = [
+            asyncio.ensure_future(hub.hub_app.judging.run_check(principal_name, may_judge.wait))
+            for principal_name in names
+        ]
         try:
             waiting = asyncio.ensure_future(client.modern("tools/call", LONG))
             await until(lambda: hub.hub_app.hub.pipeline.waiting == 1)

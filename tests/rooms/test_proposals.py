@@ -93,7 +93,7 @@ async def test_nobody_fulfils_its_own_proposal(tmp_path: Path) -> None:
         assert (await ann.error())["payload"]["error"] == "own_proposal"
 
 
-async def test_guests_are_one_owner(tmp_path: Path) -> None:
+async def test_guests_are_one_principal(tmp_path: Path) -> None:
     async with running_rooms(tmp_path, build=TopicSettings(visibility="public", profile="full-access")) as rooms:
         one, other = await rooms.join(None), await rooms.join(None)
         proposal = await propose(one)

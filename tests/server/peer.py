@@ -59,8 +59,8 @@ class Pending:
 class Peer:
     """A client of a server in this process. Modern unless `legacy` opened a session."""
 
-    def __init__(self, server: Server, *, owner: str = "anyone", capabilities: object = None) -> None:
-        self.link = MemoryLink(server, Anyone(owner), self)
+    def __init__(self, server: Server, *, principal_name: str = "anyone", capabilities: object = None) -> None:
+        self.link = MemoryLink(server, Anyone(principal_name), self)
         self.capabilities = EVERYTHING if capabilities is None else capabilities
         self.modern = True
         self.log_level: str | None = None

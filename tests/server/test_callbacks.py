@@ -76,9 +76,9 @@ async def test_a_callback_has_the_members_of_the_protocol_and_is_answered_once(m
     assert (await peer.call("mgp/callback/respond", callback_id=said, response="cancel"))["accepted"] is False
 
 
-async def test_another_owner_answers_nothing_and_a_late_answer_confirms_nothing() -> None:
+async def test_another_principal_answers_nothing_and_a_late_answer_confirms_nothing() -> None:
     server = asking_server()
-    peer, other = Peer(server, capabilities=CALLBACKS), Peer(server, capabilities=CALLBACKS, owner="other")
+    peer, other = Peer(server, capabilities=CALLBACKS), Peer(server, capabilities=CALLBACKS, principal_name="other")
     _, pending = peer.start("tools/call", name="delete", arguments={"timeout_s": 0.05})
     said = (await asked(pending))["callback_id"]
     assert (await other.call("mgp/callback/respond", callback_id=said, response="confirm"))["accepted"] is False

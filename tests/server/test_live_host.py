@@ -50,9 +50,9 @@ ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"]
 class Host(Peer):
     """A host: it enables feature sets, and answers the server's requests on its session or its stream."""
 
-    def __init__(self, server: Server, version: str, *, owner: str = "anyone", **flags: Any) -> None:
+    def __init__(self, server: Server, version: str, *, principal_name: str = "anyone", **flags: Any) -> None:
         mcpl = {"version": version, **flags}
-        super().__init__(server, owner=owner, capabilities={"experimental": {"mcpl": mcpl}})
+        super().__init__(server, principal_name=principal_name, capabilities={"experimental": {"mcpl": mcpl}})
         self.reply: Callable[[str, dict[str, Any]], Any] = lambda method, params: {}
         self.asked: list[tuple[str, dict[str, Any], Any]] = []
         """The server's requests: method, params and id."""
@@ -397,7 +397,7 @@ async def test_a_server_asks_its_host_for_scopes_and_a_call_knows_its_own(modern
     async def call(host: Host, scope: object) -> dict[str, Any]:
         return await host.call("tools/call", name="edit", arguments={"path": "/project/a"}, scope=scope)
 
-    host, other = Host(server, "0.5"), Host(server, "0.5", owner="other")
+    host, other = Host(server, "0.5"), Host(server, "0.5", principal_name="other")
     manifest = await host.open(modern=modern)
     await other.open(modern=modern)
     assert (manifest["version"], manifest["featureSets"]["files.edit"]["scoped"]) == ("0.4", True), "0.5 has no scopes"

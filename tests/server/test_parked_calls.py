@@ -80,8 +80,8 @@ class Asking:
             self._one_ended.clear()
             await asyncio.wait_for(self._one_ended.wait(), 120)
 
-    def peer(self, owner: str = "anyone", capabilities: object = None) -> Peer:
-        return Peer(self.server, owner=owner, capabilities=capabilities)
+    def peer(self, principal_name: str = "anyone", capabilities: object = None) -> Peer:
+        return Peer(self.server, principal_name=principal_name, capabilities=capabilities)
 
 
 async def refused(coming: Any) -> Refusal:
@@ -259,7 +259,7 @@ async def test_one_question_that_cannot_be_asked_ends_those_beside_it() -> None:
     assert (await refused(peer.tool("all_at_once"))).data["requiredCapabilities"] == {"sampling": {}}
 
 
-async def test_a_state_is_good_for_its_own_request_and_owner_alone() -> None:
+async def test_a_state_is_good_for_its_own_request_and_principal_alone() -> None:
     asking = Asking()
     ours, theirs = asking.peer("us"), asking.peer("them")
     state = (await ours.tool("greet", {"greeting": "Hi"}))["requestState"]
@@ -360,8 +360,8 @@ async def test_a_call_nobody_comes_back_for_expires() -> None:
     assert (await peer.tool("greet"))["resultType"] == "input_required", "its place is free again"
 
 
-async def test_what_waits_is_bounded_for_each_owner_and_for_all() -> None:
-    asking = Asking(parked=3, per_owner=2)
+async def test_what_waits_is_bounded_for_each_principal_and_for_all() -> None:
+    asking = Asking(parked=3, per_principal=2)
     ours, theirs = asking.peer("us"), asking.peer("them")
     first = await ours.tool("greet")
     await ours.tool("greet")
@@ -390,7 +390,7 @@ async def test_closing_a_server_ends_what_is_parked() -> None:
 
 
 async def test_a_thousand_parked_calls_each_end_as_their_caller_was_told() -> None:
-    asking = Asking(parked=1000, per_owner=1000)
+    asking = Asking(parked=1000, per_principal=1000)
     peer = asking.peer()
     states = [(await peer.tool("greet", {"greeting": str(n)}))["requestState"] for n in range(1000)]
     assert len(set(states)) == 1000

@@ -24,7 +24,7 @@ async def test_a_server_declares_its_permissions_and_learns_what_was_decided(mod
         """The decision."""
         return str(ctx.permission("shell.execute"))
 
-    peer, plain = Peer(server, capabilities=SECURITY), Peer(server, owner="plain", capabilities={})
+    peer, plain = Peer(server, capabilities=SECURITY), Peer(server, principal_name="plain", capabilities={})
     opened = await (peer.call("server/discover") if modern else peer.legacy())
     assert opened["capabilities"]["mgp"]["permissions_required"] == ["shell.execute", "com.example.own"]
     (tool,) = (await peer.call("tools/list"))["tools"]

@@ -100,7 +100,7 @@ async def test_an_author_can_say_who_is_let_in() -> None:
 
     @server.tool
     async def whose(ctx: Context) -> str:
-        return ctx.owner
+        return ctx.principal_name
 
     async with server.http() as address:
         assert (await post(address, {"name": "whose"}))[0] == 401

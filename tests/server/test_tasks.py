@@ -235,9 +235,9 @@ async def test_what_a_client_did_not_ask_for_or_a_tool_does_not_do_is_refused_as
     assert refused.value.code == -32601
 
 
-async def test_another_owners_task_is_as_unknown_as_one_that_never_was(job: Job) -> None:
+async def test_another_principals_task_is_as_unknown_as_one_that_never_was(job: Job) -> None:
     server = working_server(job, admits=True)
-    ada, bob = (Peer(server, owner=name, capabilities=NEW) for name in ("ada", "bob"))
+    ada, bob = (Peer(server, principal_name=name, capabilities=NEW) for name in ("ada", "bob"))
     id_ = (await ada.tool("work"))["taskId"]
     told: list[tuple[int, str]] = []
     for unknown in (id_, "never was"):
@@ -247,13 +247,13 @@ async def test_another_owners_task_is_as_unknown_as_one_that_never_was(job: Job)
             told.append((refused.value.code, str(refused.value)))
     assert set(told) == {(-32602, "no such task: it is unknown, or it has expired")}
     assert (await ada.call("tasks/get", taskId=id_))["status"] == "working"
-    old = Peer(server, owner="ada")
+    old = Peer(server, principal_name="ada")
     await old.legacy()
     with pytest.raises(Refusal):
         await old.call("tasks/result", taskId=id_)
     mine = (await old.tool("work", task={}))["task"]["taskId"]
     assert [task["taskId"] for task in (await old.call("tasks/list"))["tasks"]] == [mine]
-    theirs = Peer(server, owner="bob")
+    theirs = Peer(server, principal_name="bob")
     await theirs.legacy()
     assert (await theirs.call("tasks/list"))["tasks"] == []
 
@@ -348,10 +348,10 @@ async def test_a_function_may_say_by_itself_when_it_becomes_a_task(job: Job) -> 
 
 async def test_a_stream_tells_of_the_tasks_it_was_opened_for_and_of_nobody_elses(job: Job) -> None:
     server = working_server(job)
-    ada, bob = (Peer(server, owner=name, capabilities=NEW) for name in ("ada", "bob"))
+    ada, bob = (Peer(server, principal_name=name, capabilities=NEW) for name in ("ada", "bob"))
     id_ = (await ada.tool("work"))["taskId"]
     with pytest.raises(Refusal) as refused:
-        await Peer(server, owner="ada").call("subscriptions/listen", notifications={"taskIds": [id_]})
+        await Peer(server, principal_name="ada").call("subscriptions/listen", notifications={"taskIds": [id_]})
     assert refused.value.code == -32021
     _, mine = ada.start("subscriptions/listen", notifications={"taskIds": [id_, "never was"]})
     _, theirs = bob.start("subscriptions/listen", notifications={"taskIds": [id_]})
@@ -370,8 +370,8 @@ async def test_a_stream_tells_of_the_tasks_it_was_opened_for_and_of_nobody_elses
 
 
 async def test_tasks_are_bounded_in_number_and_time(job: Job) -> None:
-    server = working_server(job, TaskLimits(tasks=3, per_owner=2, longest_ttl_ms=60_000))
-    ada, bob = Peer(server, owner="ada"), Peer(server, owner="bob")
+    server = working_server(job, TaskLimits(tasks=3, per_principal=2, longest_ttl_ms=60_000))
+    ada, bob = Peer(server, principal_name="ada"), Peer(server, principal_name="bob")
     await ada.legacy()
     await bob.legacy()
     first = (await ada.tool("work", task={"ttl": 10**9}))["task"]
@@ -385,7 +385,7 @@ async def test_tasks_are_bounded_in_number_and_time(job: Job) -> None:
 
 
 async def test_a_task_is_stopped_and_forgotten_when_its_time_is_over(job: Job) -> None:
-    ada = Peer(working_server(job, TaskLimits(tasks=1, longest_ttl_ms=50)), owner="ada")
+    ada = Peer(working_server(job, TaskLimits(tasks=1, longest_ttl_ms=50)), principal_name="ada")
     await ada.legacy()
     first = (await ada.tool("work", task={}))["task"]
     _, waiting = ada.start("tasks/result", taskId=first["taskId"])
@@ -406,7 +406,7 @@ async def test_a_result_too_large_to_keep_fails_its_task(job: Job) -> None:
 
 
 async def test_a_long_list_of_tasks_has_pages(job: Job) -> None:
-    peer = Peer(working_server(job, admits=True), owner="ada")
+    peer = Peer(working_server(job, admits=True), principal_name="ada")
     await peer.legacy()
     made = [(await peer.tool("work", task={}))["task"]["taskId"] for _ in range(150)]
     page = await peer.call("tasks/list")

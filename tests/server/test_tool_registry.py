@@ -201,8 +201,8 @@ async def test_a_resource_is_read_once_within_its_time_and_anew_after_a_change()
 
     @server.resource("text://private", ttl_ms=60_000)
     async def private(ctx: Context) -> str:
-        reads.append(ctx.owner)
-        return f"for {ctx.owner}, {len(reads)}"
+        reads.append(ctx.principal_name)
+        return f"for {ctx.principal_name}, {len(reads)}"
 
     @server.resource("text://public", ttl_ms=60_000, scope="public")
     async def public() -> str:
@@ -214,8 +214,8 @@ async def test_a_resource_is_read_once_within_its_time_and_anew_after_a_change()
         reads.append("fresh")
         return "now"
 
-    async def read(owner: str, uri: str) -> Any:
-        return await Peer(server, owner=owner).call("resources/read", uri=uri)
+    async def read(principal_name: str, uri: str) -> Any:
+        return await Peer(server, principal_name=principal_name).call("resources/read", uri=uri)
 
     first, again = await read("ada", "text://private"), await read("ada", "text://private")
     assert first["contents"] == again["contents"]
@@ -279,12 +279,12 @@ class ResourceCacheMachine(RuleBasedStateMachine):
         self.resource = object()
 
     uris = st.sampled_from("abc")
-    owners = st.sampled_from("xy")
+    names = st.sampled_from("xy")
 
-    @rule(uri=uris, owner=owners, body=st.binary(max_size=4), ttl_ms=st.integers(1, 5_000))
-    def put(self, uri: str, owner: str, body: bytes, ttl_ms: int) -> None:
-        self.cache.put(self.resource, uri, owner, body, ttl_ms, self.cache.changes)
-        self.model[uri, owner] = (body, self.now + ttl_ms / 1000)
+    @rule(uri=uris, principal_name=names, body=st.binary(max_size=4), ttl_ms=st.integers(1, 5_000))
+    def put(self, uri: str, principal_name: str, body: bytes, ttl_ms: int) -> None:
+        self.cache.put(self.resource, uri, principal_name, body, ttl_ms, self.cache.changes)
+        self.model[uri, principal_name] = (body, self.now + ttl_ms / 1000)
 
     @rule(uri=uris)
     def forget(self, uri: str) -> None:
@@ -295,18 +295,18 @@ class ResourceCacheMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
-    @rule(uri=uris, owner=owners)
-    def get(self, uri: str, owner: str) -> None:
-        body, until = self.model.get((uri, owner), (b"", 0.0))
-        found = self.cache.get(self.resource, uri, owner)
+    @rule(uri=uris, principal_name=names)
+    def get(self, uri: str, principal_name: str) -> None:
+        body, until = self.model.get((uri, principal_name), (b"", 0.0))
+        found = self.cache.get(self.resource, uri, principal_name)
         left_ms = int((until - self.now) * 1000)
         assert (found is None) == (left_ms <= 0)
         assert found is None or (found.members, found.left_ms) == (body, left_ms)
 
-    @rule(uri=uris, owner=owners)
-    def another_resource_at_the_same_address_sees_nothing(self, uri: str, owner: str) -> None:
-        assert self.cache.get(object(), uri, owner) is None
-        self.model.pop((uri, owner), None)
+    @rule(uri=uris, principal_name=names)
+    def another_resource_at_the_same_address_sees_nothing(self, uri: str, principal_name: str) -> None:
+        assert self.cache.get(object(), uri, principal_name) is None
+        self.model.pop((uri, principal_name), None)
 
     @invariant()
     def bounded(self) -> None:

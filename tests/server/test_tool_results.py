@@ -308,7 +308,7 @@ async def test_functions_that_block_run_side_by_side_off_the_loop() -> None:
 
 async def test_a_context_knows_its_request() -> None:
     async def who(ctx: Context) -> list[str]:
-        return [ctx.owner, ctx.revision, ctx.meta["example.org/tag"], str(ctx.capabilities.sampling)]
+        return [ctx.principal_name, ctx.revision, ctx.meta["example.org/tag"], str(ctx.capabilities.sampling)]
 
     answer = await served(who).tool("it", _meta={"example.org/tag": "t"})
     assert answer["structuredContent"] == ["anyone", "2026-07-28", "t", "True"]

@@ -1,11 +1,11 @@
-"""Counts of open work by owner forget owners without any."""
+"""Counts of open work by peer forget peers without any."""
 
 from __future__ import annotations
 
 from interlock.process.open_counts import OpenCounts
 
 
-def test_an_owner_without_open_work_is_forgotten() -> None:
+def test_a_peer_without_open_work_is_forgotten() -> None:
     counts: OpenCounts[str] = OpenCounts()
     for amount in (3, 2, -1):
         counts.add("ada", amount)

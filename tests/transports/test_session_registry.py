@@ -31,8 +31,8 @@ from memory_kept import kept_by
 WORKER = Worker(new_node())
 
 
-class Owner(msgspec.Struct, frozen=True):
-    owner: str
+class Named(msgspec.Struct, frozen=True):
+    principal_name: str
 
 
 class Channel(SessionChannel):
@@ -62,8 +62,8 @@ class Channel(SessionChannel):
         self.closed = end.reason
 
 
-def session_of(owner: str, now: float = 0.0) -> TransportSession:
-    return TransportSession(WORKER.new_id(), Channel(now), Owner(owner), Dialect(R2025_11_25))
+def session_of(principal_name: str, now: float = 0.0) -> TransportSession:
+    return TransportSession(WORKER.new_id(), Channel(now), Named(principal_name), Dialect(R2025_11_25))
 
 
 class Registry(RuleBasedStateMachine):
@@ -74,7 +74,7 @@ class Registry(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.limits = SessionLimits(total=6, per_owner=3)
+        self.limits = SessionLimits(total=6, per_principal=3)
         self.ended: list[TransportSession] = []
         self.opened: list[TransportSession] = []
         self.model: list[tuple[TransportSession, Channel]] = []
@@ -86,21 +86,21 @@ class Registry(RuleBasedStateMachine):
         self.now += 1
         return self.now
 
-    def longest_idle(self, owner: str | None) -> tuple[TransportSession, Channel] | None:
+    def longest_idle(self, principal_name: str | None) -> tuple[TransportSession, Channel] | None:
         idle = [
             (session, channel)
             for session, channel in self.model
-            if not channel.calls and owner in (None, session.caller.owner)
+            if not channel.calls and principal_name in (None, session.caller.principal_name)
         ]
         return min(idle, key=lambda each: each[1].last_used, default=None)
 
-    @rule(target=sessions, owner=st.sampled_from("abc"))
-    def open(self, owner: str) -> tuple[TransportSession, Channel]:
+    @rule(target=sessions, principal_name=st.sampled_from("abc"))
+    def open(self, principal_name: str) -> tuple[TransportSession, Channel]:
         channel = Channel(self.tick())
-        session = TransportSession(WORKER.new_id(), channel, Owner(owner), Dialect(R2025_11_25))
+        session = TransportSession(WORKER.new_id(), channel, Named(principal_name), Dialect(R2025_11_25))
         scopes: list[str | None] = []
-        if sum(each.caller.owner == owner for each, _ in self.model) >= self.limits.per_owner:
-            scopes = [owner]
+        if sum(each.caller.principal_name == principal_name for each, _ in self.model) >= self.limits.per_principal:
+            scopes = [principal_name]
         elif len(self.model) >= self.limits.total:
             scopes = [None]
         displaced = [self.longest_idle(scope) for scope in scopes]
@@ -144,15 +144,17 @@ class Registry(RuleBasedStateMachine):
 
     @rule(valid=st.sampled_from("abc"))
     def revoke_others(self, valid: str) -> None:
-        self.registry.end_revoked(lambda session: session.caller.owner == valid)
-        self.model = [each for each in self.model if each[0].caller.owner == valid]
+        self.registry.end_revoked(lambda session: session.caller.principal_name == valid)
+        self.model = [each for each in self.model if each[0].caller.principal_name == valid]
 
     @invariant()
     def the_registry_has_what_the_model_has(self) -> None:
         assert {session.handle for session in self.registry} == {session.handle for session, _ in self.model}
         assert len(self.registry) == len(self.model)
-        for owner in "abc":
-            assert self.registry.count(owner) == sum(each.caller.owner == owner for each, _ in self.model)
+        for principal_name in "abc":
+            assert self.registry.count(principal_name) == sum(
+                each.caller.principal_name == principal_name for each, _ in self.model
+            )
         assert all(not session.over for session in self.registry)
         assert len(self.opened) == len(self.ended) + len(self.registry)
         assert len(set(map(id, self.ended))) == len(self.ended)

@@ -16,8 +16,8 @@ class Reader:
 
     client = None
 
-    def __init__(self, owner: str, unread_bytes: int) -> None:
-        self.owner = owner
+    def __init__(self, peer: str, unread_bytes: int) -> None:
+        self.peer = peer
         self.size = unread_bytes
         self.looks = 0
         self.is_open = True
@@ -34,11 +34,11 @@ class Reader:
 class Readers:
     """Clients of one listener, in the order in which they came."""
 
-    def __init__(self, max_bytes: int, max_bytes_per_owner: int) -> None:
-        self.unread = UnreadBytes(max_bytes, max_bytes_per_owner)
+    def __init__(self, max_bytes: int, max_bytes_per_peer: int) -> None:
+        self.unread = UnreadBytes(max_bytes, max_bytes_per_peer)
 
-    def add(self, owner: str = "one", size: int = 10) -> Reader:
-        reader = Reader(owner, size)
+    def add(self, peer: str = "one", size: int = 10) -> Reader:
+        reader = Reader(peer, size)
         self.unread.count(reader)
         return reader
 
@@ -58,7 +58,7 @@ def test_t37_the_client_that_read_longest_ago_is_cut_off_first() -> None:
     assert [each.is_open for each in (reading, deaf, last, newest)] == [True, False, True, True]
 
 
-def test_t37_beyond_the_bound_of_all_the_owner_with_most_loses_its_oldest() -> None:
+def test_t37_beyond_the_bound_of_all_the_peer_with_most_loses_its_oldest() -> None:
     readers = Readers(50, 1000)
     modest = readers.add("modest")
     greedy = [readers.add("greedy") for _ in range(4)]
@@ -84,10 +84,10 @@ def test_a_client_that_went_or_caught_up_is_not_counted() -> None:
     assert readers.unread.bytes == 0
 
 
-@pytest.mark.parametrize("owners", [1, 4_000])
-def test_a_further_answer_is_counted_without_a_look_at_every_slow_reader(owners: int) -> None:
+@pytest.mark.parametrize("peers", [1, 4_000])
+def test_a_further_answer_is_counted_without_a_look_at_every_slow_reader(peers: int) -> None:
     readers = Readers(4_000_000, 4_000_000)
-    made = [readers.add(f"agent:{number % owners}", 1_000) for number in range(4_000)]
+    made = [readers.add(f"agent:{number % peers}", 1_000) for number in range(4_000)]
     assert not readers.unread.closed
     for reader in made:
         reader.looks = 0
@@ -99,6 +99,6 @@ def test_a_further_answer_is_counted_without_a_look_at_every_slow_reader(owners:
     assert readers.unread.bytes <= 4_000_000
     assert readers.unread.closed >= 1
     assert made[0].is_open
-    if owners == 1:
+    if peers == 1:
         assert made[1].is_open
         assert [reader.is_open for reader in made[2:5]] == [False, False, True]

@@ -59,55 +59,57 @@ class ToolUsage:
     def __len__(self) -> int:
         return self._count
 
-    def of(self, owner: str) -> tuple[RememberedUse, ...]:
+    def of(self, principal_name: str) -> tuple[RememberedUse, ...]:
         """The uses of a principal, the least recent first."""
-        uses = self._of.get(owner, _NONE)
+        uses = self._of.get(principal_name, _NONE)
         return tuple(RememberedUse(tuple(sorted(terms)), *tool, count) for (terms, tool), count in uses.items())
 
-    def add(self, owner: str, use: RememberedUse) -> set[str]:
+    def add(self, principal_name: str, use: RememberedUse) -> set[str]:
         """Add a use, or change its count. Returns the principals whose uses changed."""
-        return self._put(owner, frozenset(use.terms), (use.server, use.tool), use.count)
+        return self._put(principal_name, frozenset(use.terms), (use.server, use.tool), use.count)
 
-    def served(self, owner: str, terms: Iterable[str], tool: Identity) -> set[str]:
+    def served(self, principal_name: str, terms: Iterable[str], tool: Identity) -> set[str]:
         """Note that a tool succeeded for a query with these terms. Returns the principals whose uses changed."""
         known = frozenset(list(dict.fromkeys(terms))[:MAX_TERMS])
-        return self._put(owner, known, tool, self._of.get(owner, _NONE).get((known, tool), 0) + 1)
+        return self._put(principal_name, known, tool, self._of.get(principal_name, _NONE).get((known, tool), 0) + 1)
 
-    def raised(self, owner: str, terms: Iterable[str]) -> dict[Identity, UsageBoost]:
+    def raised(self, principal_name: str, terms: Iterable[str]) -> dict[Identity, UsageBoost]:
         """The tools that succeeded for similar queries of this principal."""
         wanted = set(terms)
         found: dict[Identity, UsageBoost] = {}
-        for (before, tool), count in self._of.get(owner, _NONE).items():
+        for (before, tool), count in self._of.get(principal_name, _NONE).items():
             common = len(before & wanted)
             likeness = common / (len(before) + len(wanted) - common)
             if likeness >= LIKE and (tool not in found or found[tool].share < UsageBoost(likeness, count).share):
                 found[tool] = UsageBoost(likeness, count)
         return found
 
-    def _put(self, owner: str, terms: frozenset[str], tool: Identity, count: int) -> set[str]:
+    def _put(self, principal_name: str, terms: frozenset[str], tool: Identity, count: int) -> set[str]:
         if not terms:
             return set()
-        uses = self._of.pop(owner, None) or OrderedDict()
-        self._of[owner] = uses  # Moves the owner to the end: of equals, the least recent principal loses a use first.
+        uses = self._of.pop(principal_name, None) or OrderedDict()
+        self._of[principal_name] = (
+            uses  # Moves the principal to the end: of equals, the least recent principal loses a use first.
+        )
         before = len(uses)
         uses[terms, tool] = count
         uses.move_to_end((terms, tool))
         self._count += len(uses) - before
         if len(uses) > MAX_USES:
-            self._drop_oldest(owner)
+            self._drop_oldest(principal_name)
         if self._count <= MAX_IN_ALL:
-            return {owner}
+            return {principal_name}
         loser = largest(self._of)
         self._drop_oldest(loser)
-        return {owner, loser}
+        return {principal_name, loser}
 
-    def _drop_oldest(self, owner: str) -> None:
-        self._of[owner].popitem(last=False)
+    def _drop_oldest(self, principal_name: str) -> None:
+        self._of[principal_name].popitem(last=False)
         self._count -= 1
-        if not self._of[owner]:
-            del self._of[owner]
+        if not self._of[principal_name]:
+            del self._of[principal_name]
 
 
 def largest(of: Mapping[str, Sized]) -> str:
     """The principal that has the most; of several, the first."""
-    return max(((owner, len(each)) for owner, each in of.items()), key=itemgetter(1))[0]
+    return max(((principal_name, len(each)) for principal_name, each in of.items()), key=itemgetter(1))[0]

@@ -85,5 +85,5 @@ class ChannelPlaces:
 
 
 def _for(server: str, channel: str) -> str:
-    owner, own = split_hub_channel_id(channel)
-    return own if owner == server else channel
+    of, own = split_hub_channel_id(channel)
+    return own if of == server else channel

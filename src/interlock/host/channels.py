@@ -303,9 +303,9 @@ class ChannelConversations:
     async def _begin_turn(
         self, name: str, table: ChannelSettings, thread: str | None, events: list[PendingEvent]
     ) -> Turn:
-        owner = principal_of(self._hub_app, table.agent).owner
+        principal_name = principal_of(self._hub_app, table.agent).name
         context, said = await self._hub_app.judging.run_result(
-            owner, lambda: (judged(context_of(events)), messages_of_people(events))
+            principal_name, lambda: (judged(context_of(events)), messages_of_people(events))
         )
         return await self.begin(name, table, thread, said, context.kept, events)
 

@@ -75,7 +75,7 @@ class MessagesToClients:
             return [self._shown(live, host, message, maskers) for message in messages]
 
         try:
-            shown = await hub_app.judging.run_result(host.principal.owner, checked)
+            shown = await hub_app.judging.run_result(host.principal.name, checked)
             await hub_app.live.touches.added(agent)
             params = msgspec.json.encode({"messages": shown})
             answer = await hub_app.live.hosts.requests.ask(host.key, METHOD, None, params)

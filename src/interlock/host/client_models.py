@@ -139,7 +139,7 @@ class HostModel:
         def judged() -> Any:
             return made_visible(texts if masker is None else masker.mask_value(texts)[0])
 
-        messages, wishes = await self._hub_app.judging.run_result(self.host.principal.owner, judged)
+        messages, wishes = await self._hub_app.judging.run_result(self.host.principal.name, judged)
         params: dict[str, Any] = {
             "featureSet": name,
             "messages": messages,

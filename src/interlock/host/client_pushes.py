@@ -202,7 +202,7 @@ class ClientPushes:
         content = msgspec.convert(event.content, Blocks, strict=False)
         origin = {key: value for key, value in event.origin.items() if key != "dev.interlock/server"}
         sourced = SourcedInjection(event.server, Injection(event.feature_set, "beforeUser", content, origin))
-        checked = await self._hub_app.judging.run_result(host.principal.owner, lambda: judged([sourced], maskers))
+        checked = await self._hub_app.judging.run_result(host.principal.name, lambda: judged([sourced], maskers))
         if not checked.kept or (event.server, event.feature_set) not in self._wanted(host):
             raise Fault("UPSTREAM_UNAVAILABLE", "the client no longer takes this event")
         injection = checked.kept[0].injection

@@ -131,7 +131,7 @@ class HookedClientTurns:
 
 def _known(principal: Principal, conversation: str) -> str:
     """The id of a conversation for servers. It is a digest with the principal, so no client can name another's."""
-    return private_id("conv", principal.owner, conversation)
+    return private_id("conv", principal.name, conversation)
 
 
 def _shown(placed: PlacedInjection) -> Injection:

@@ -148,10 +148,10 @@ class Journal:
         self._recorder().add(event_record(event, by, Target("server", server, ""), reason=reason, details=details))
 
     def session_ended(
-        self, by: Principal, kind: str, id: str, owner: str, ended: Mapping[str, int], trace: str = ""
+        self, by: Principal, kind: str, id: str, principal_name: str, ended: Mapping[str, int], trace: str = ""
     ) -> None:
         """Record that an operator ended a session, or everything that a principal had open, and how much that was."""
-        details = {kind: id, "owner": owner, **ended}
+        details = {kind: id, "owner": principal_name, **ended}
         self._recorder().add(event_record(SESSION_ENDED, by, trace=trace, details=details))
 
     def room(
@@ -310,9 +310,9 @@ class Journal:
         """A principal is given text of a server that the operator does not trust."""
         return event_record(TAINTED, principal, target)
 
-    def taint_cleared(self, by: Principal, owner: str, because: str, trace: str = "") -> Record:
+    def taint_cleared(self, by: Principal, principal_name: str, because: str, trace: str = "") -> Record:
         """A person ends the taint of a principal."""
-        return event_record(TAINT_CLEARED, by, trace=trace, reason=because, details={"principal": owner})
+        return event_record(TAINT_CLEARED, by, trace=trace, reason=because, details={"principal": principal_name})
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""

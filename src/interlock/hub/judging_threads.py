@@ -1,6 +1,6 @@
 """Threads for judgements that would take the loop too long: some for the checks of calls, others for results.
 
-So a check never waits for a result. Within each kind, the owners of calls take turns. Checks beyond a bound are
+So a check never waits for a result. Within each kind, the principals of calls take turns. Checks beyond a bound are
 refused. A call whose tool has run is always answered: beyond a bound of bytes its result is not judged, and flagged.
 """
 
@@ -18,12 +18,13 @@ from interlock.wire.errors import Fault
 THREADS: Final = 2
 """Threads of each kind."""
 MAX_CHECKS: Final = 512
-MAX_CHECKS_PER_OWNER: Final = 256
-"""Checks that may be under way or wait, in all and of one owner. Beyond that calls are refused. Each owner may have one
-check in any case."""
+MAX_CHECKS_PER_PRINCIPAL: Final = 256
+"""Checks that may be under way or wait, in all and of one principal. Beyond that calls are refused. Each principal
+may have one check in any case."""
 MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
-MAX_RESULT_BYTES_PER_OWNER: Final = 32 * 1024 * 1024
-"""Bytes of the results that are judged or wait, in all and of one owner. Each owner may have one result in any case."""
+MAX_RESULT_BYTES_PER_PRINCIPAL: Final = 32 * 1024 * 1024
+"""Bytes of the results that are judged or wait, in all and of one principal. Each principal may have one result in any
+case."""
 
 Judged = TypeVar("Judged")
 
@@ -46,38 +47,40 @@ class JudgingThreads:
 
     @property
     def open_checks(self) -> Mapping[str, int]:
-        """How many checks of each owner have a thread or wait for one."""
+        """How many checks of each principal have a thread or wait for one."""
         return self._open_checks
 
     @property
     def result_bytes(self) -> Mapping[str, int]:
-        """How many bytes of each owner's results are judged or wait for it."""
+        """How many bytes of each principal's results are judged or wait for it."""
         return self._result_bytes
 
-    async def run_check(self, owner: str, judge: Callable[[], Judged]) -> Judged:
+    async def run_check(self, principal_name: str, judge: Callable[[], Judged]) -> Judged:
         """Judge something that can still be refused. Raises RESOURCE_EXHAUSTED."""
         open_checks = self._open_checks
-        too_many = open_checks.total() >= MAX_CHECKS or open_checks[owner] >= MAX_CHECKS_PER_OWNER
-        if too_many and open_checks[owner]:
+        too_many = open_checks.total() >= MAX_CHECKS or open_checks[principal_name] >= MAX_CHECKS_PER_PRINCIPAL
+        if too_many and open_checks[principal_name]:
             raise Fault("RESOURCE_EXHAUSTED", f"{open_checks.total()} calls wait to be checked", retry_after_ms=1000)
-        with _counted(open_checks, owner, 1):
-            return await self._checks.run(owner, judge)
+        with _counted(open_checks, principal_name, 1):
+            return await self._checks.run(principal_name, judge)
 
     @contextlib.contextmanager
-    def holding_result(self, owner: str, size: int) -> Iterator[None]:
+    def holding_result(self, principal_name: str, size: int) -> Iterator[None]:
         """Count the bytes of a result that waits to be judged. Raises `TooManyResults`."""
         held = self._result_bytes
-        too_many = held.total() + size > MAX_RESULT_BYTES or held[owner] + size > MAX_RESULT_BYTES_PER_OWNER
-        if too_many and held[owner]:
+        too_many = (
+            held.total() + size > MAX_RESULT_BYTES or held[principal_name] + size > MAX_RESULT_BYTES_PER_PRINCIPAL
+        )
+        if too_many and held[principal_name]:
             raise TooManyResults
-        with _counted(held, owner, size):
+        with _counted(held, principal_name, size):
             yield
 
     async def run_result(
-        self, owner: str, judge: Callable[[], Judged], is_wanted: Callable[[], bool] | None = None
+        self, principal_name: str, judge: Callable[[], Judged], is_wanted: Callable[[], bool] | None = None
     ) -> Judged:
-        """Judge text on its way to an owner. Raises `Unwanted` if nobody waits for it when its turn comes."""
-        return await self._results.run(owner, judge, is_wanted)
+        """Judge text on its way to a principal. Raises `Unwanted` if nobody waits for it when its turn comes."""
+        return await self._results.run(principal_name, judge, is_wanted)
 
     def close(self) -> None:
         """End the threads."""
@@ -87,10 +90,10 @@ class JudgingThreads:
 
 
 @contextlib.contextmanager
-def _counted(counts: OpenCounts[str], owner: str, amount: int) -> Iterator[None]:
-    """Count an amount for an owner."""
-    counts.add(owner, amount)
+def _counted(counts: OpenCounts[str], principal_name: str, amount: int) -> Iterator[None]:
+    """Count an amount for a principal."""
+    counts.add(principal_name, amount)
     try:
         yield
     finally:
-        counts.add(owner, -amount)
+        counts.add(principal_name, -amount)

@@ -183,7 +183,7 @@ class HubService:
 
     def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
         """Go on with a session that was open when the hub stopped or was killed. Its lists may have changed since."""
-        kept = self.clients.resumable.take(id, caller.owner)
+        kept = self.clients.resumable.take(id, caller.principal_name)
         if kept is None:
             return None
         session = Session(id, channel, caller, speaking(kept.dialect), self.clients.resumable, kept.state)
@@ -196,12 +196,12 @@ class HubService:
         """End a session, unless it is over already."""
         self.clients.sessions.end(session, event, reason)
 
-    def end_calls(self, owner: str, reason: str) -> int:
-        """End the calls of an owner that belong to no session, and those that its clients could continue. Returns how
-        many were open. A call that waits for a client at its server alone is not among those, and cannot go on."""
-        calls = self.clients.end_calls(owner, reason)
-        self._sessions.retries.end(owner)
-        self.pipeline.dispatcher.states.end(owner, asyncio.get_running_loop().time())
+    def end_calls(self, principal_name: str, reason: str) -> int:
+        """End the calls of a principal that belong to no session, and those that its clients could continue. Returns
+        how many were open. A call that waits for a client at its server alone is not among those, and cannot go on."""
+        calls = self.clients.end_calls(principal_name, reason)
+        self._sessions.retries.end(principal_name)
+        self.pipeline.dispatcher.states.end(principal_name, asyncio.get_running_loop().time())
         return calls
 
     def serve(self, exchange: SessionExchange[Session, Caller]) -> None:

@@ -39,7 +39,7 @@ class Recipient(Protocol):
     """A principal that is given text: a caller, or one whose inference servers add to."""
 
     @property
-    def owner(self) -> str: ...
+    def principal_name(self) -> str: ...
     @property
     def principal(self) -> Principal: ...
 
@@ -61,7 +61,7 @@ class Taint(msgspec.Struct, frozen=True):
     """Untrusted text in a principal's context."""
 
     id: str
-    owner: str
+    principal_name: str = msgspec.field(name="owner")
     """The principal, with its kind: `agent:cursor`."""
     sources: tuple[Source, ...]
     """The newest first."""
@@ -121,23 +121,23 @@ class Taints:
     async def close(self) -> None:
         await self._rounds.close()
 
-    def of(self, owner: str) -> Taint | None:
+    def of(self, principal_name: str) -> Taint | None:
         """The taint of a principal; None if it has none, or not any more.
 
         A stored taint that cannot be read counts for its principal at every address, until a backup is restored. Where
         not even its principal is certain, it counts for all of them.
         """
-        if self._mirror.problems and self._mirror.doubts(_id(owner).__eq__):
-            return Taint(_id(owner), owner, (), asking=True)
-        return self._readable(owner)
+        if self._mirror.problems and self._mirror.doubts(_id(principal_name).__eq__):
+            return Taint(_id(principal_name), principal_name, (), asking=True)
+        return self._readable(principal_name)
 
-    def _readable(self, owner: str) -> Taint | None:
-        found = self._known.get(_id(owner))
+    def _readable(self, principal_name: str) -> Taint | None:
+        found = self._known.get(_id(principal_name))
         return found if found is not None and time.time() < found.at + self._valid_s() else None
 
     def all(self) -> list[Taint]:
         """Every taint, the newest first."""
-        current = [taint for taint in self._known.values() if self._readable(taint.owner) is not None]
+        current = [taint for taint in self._known.values() if self._readable(taint.principal_name) is not None]
         return sorted(current, key=lambda taint: -taint.at)
 
     def add(
@@ -156,7 +156,7 @@ class Taints:
         """
         following = _Following(then, failed, request)
         source = Source(target.server, target.name, time.time())
-        before = self._readable(caller.owner)
+        before = self._readable(caller.principal_name)
         asking = asking or (before is not None and before.asking)
         if before is not None and asking == before.asking and _is_renewed(before, source):
             if before.id not in self._unstored:
@@ -171,24 +171,26 @@ class Taints:
             return
         known = () if before is None else before.sources
         others = tuple(each for each in known if (each.server, each.name) != (source.server, source.name))
-        taint = Taint(_id(caller.owner), caller.owner, (source, *others)[:MAX_SOURCES], asking)
+        taint = Taint(_id(caller.principal_name), caller.principal_name, (source, *others)[:MAX_SOURCES], asking)
         self._known[taint.id] = taint
         self._unstored.add(taint.id)
         record = self._journal.tainted(caller.principal, target) if len(others) == len(known) else None
         self._wait(taint, record, following)
 
-    async def clear(self, by: Principal, owner: str, because: str, trace: str) -> Taint:
+    async def clear(self, by: Principal, principal_name: str, because: str, trace: str) -> Taint:
         """A person says that a principal's context holds no such text any more. Raises NOT_FOUND."""
         if by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can clear a taint, and {by.id} is a {by.kind}")
-        if (problem := self._mirror.problem) is not None and _id(owner) not in self._mirror.problems:
+        if (problem := self._mirror.problem) is not None and _id(principal_name) not in self._mirror.problems:
             raise problem  # It may be of this principal, so nobody's taint is cleared before it is repaired.
-        found = self.of(owner)
+        found = self.of(principal_name)
         if found is None:
-            raise Fault("NOT_FOUND", f"{owner[:200]!r} is not tainted", hint="`interlock taints list` shows who is")
+            raise Fault(
+                "NOT_FOUND", f"{principal_name[:200]!r} is not tainted", hint="`interlock taints list` shows who is"
+            )
         async with self._store.transaction() as transaction:
             transaction.delete(TAINTS, found.id)
-            transaction.record(self._journal.taint_cleared(by, owner, because, trace))
+            transaction.record(self._journal.taint_cleared(by, principal_name, because, trace))
         self._forget(found)
         return found
 
@@ -196,7 +198,7 @@ class Taints:
         """Forget what no longer counts, and the oldest where there are too many."""
         oldest = sorted(self._known.values(), key=lambda taint: taint.at)
         surplus = max(0, len(oldest) - MAX_TAINTS)
-        gone = oldest[:surplus] + [taint for taint in oldest[surplus:] if self._readable(taint.owner) is None]
+        gone = oldest[:surplus] + [taint for taint in oldest[surplus:] if self._readable(taint.principal_name) is None]
         gone = [taint for taint in gone if taint.id not in self._mirror.problems]
         if not gone:
             return
@@ -254,8 +256,8 @@ class Taints:
             await commit(self._store, partial(self._write, chosen))
         except StoreError as cause:
             # They count in this process all the same, and the next result stores them.
-            owners = ", ".join(each.taint.owner for each in chosen[:4])
-            self._log("hub", f"the taints of {owners} could not be stored: {cause.for_operators}")
+            names = ", ".join(each.taint.principal_name for each in chosen[:4])
+            self._log("hub", f"the taints of {names} could not be stored: {cause.for_operators}")
             raise
 
     async def _write(self, chosen: Sequence[_Unstored], transaction: Transaction) -> None:
@@ -298,8 +300,12 @@ def _merged(one: Taint, other: Taint) -> Taint:
     newest: dict[tuple[str, str], Source] = {}
     for source in sorted((*one.sources, *other.sources), key=lambda source: -source.at):
         newest.setdefault((source.server, source.name), source)
-    return Taint(one.id, one.owner, tuple(newest.values())[:MAX_SOURCES], one.asking or other.asking)
+    return Taint(one.id, one.principal_name, tuple(newest.values())[:MAX_SOURCES], one.asking or other.asking)
 
 
-def _id(owner: str) -> str:
-    return owner if len(owner) <= MAX_ID_CHARS else f"sha256:{hashlib.sha256(owner.encode()).hexdigest()}"
+def _id(principal_name: str) -> str:
+    return (
+        principal_name
+        if len(principal_name) <= MAX_ID_CHARS
+        else f"sha256:{hashlib.sha256(principal_name.encode()).hexdigest()}"
+    )

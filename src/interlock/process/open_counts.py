@@ -1,4 +1,4 @@
-"""Counts of open work, such as requests or bytes, by owner. Bounds read them."""
+"""Counts of open work, such as requests or bytes, by peer. Bounds read them."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def check_fulfiller(room: Room, id: str, by: Principal, capabilities: Capability
 
 def find_person(hub_app: HubApp, id: str) -> Principal | None:
     """A person with current rights: the hub's own user, or the holder of a valid key. None for anyone else."""
-    if id == (owner := local_person(user_name())).id:
-        return owner
+    if id == (user := local_person(user_name())).id:
+        return user
     for key in hub_app.keys.list():
         person = Principal(id, "person", key.profile, key.hash)
         if (key.principal, key.kind) == (id, "person") and hub_app.access.rights(person) is not None:

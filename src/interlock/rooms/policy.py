@@ -19,7 +19,7 @@ from interlock.protocols.mcpx.topic import TopicRules
 from interlock.wire.errors import Fault
 
 ANONYMOUS: Final = "anonymous"
-"""The owner of all participants without a credential, who may all be the same person."""
+"""The principal of all participants without a credential, who may all be the same person."""
 GUEST: Final = "guest-"
 """Prefix of the id of a participant without a credential."""
 

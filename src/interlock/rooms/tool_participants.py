@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 IDLE_S: Final = 900.0
 """A client that called no tool of a room for this time has left the room."""
 MAX_PARTICIPANTS: Final = 10_000
-MAX_PER_OWNER: Final = 16
+MAX_PER_PRINCIPAL: Final = 16
 MAX_MESSAGES: Final = 50
 """Messages in one answer of `wait_in_room`."""
 MAX_BYTES: Final = 128 * 1024
@@ -48,7 +48,7 @@ _HISTORY: Final = kinds.HISTORY.encode()
 _PRESENCE: Final = kinds.PRESENCE.encode()
 
 Key = tuple[str, str, str]
-"""Owner, session and topic."""
+"""Principal, session and topic."""
 
 
 class ToolParticipant(LocalParticipant):
@@ -129,7 +129,7 @@ class ToolParticipants:
         topic, session = arguments["room"], exchange.session
         if topic not in caller.list_scope.rooms:
             raise Fault("NOT_FOUND", f"no room {topic[:64]!r}", hint=f"one of {', '.join(caller.list_scope.rooms)}")
-        key = caller.owner, "" if session is None else session.id, topic
+        key = caller.principal_name, "" if session is None else session.id, topic
         if name == tools.JOIN:
             return self._join(caller, session, key)
         one = self.joined.get(key)
@@ -152,7 +152,7 @@ class ToolParticipants:
     def describe(self, caller: Caller, session: Session | None, topic: str) -> dict[str, object]:
         """The participants of a room, and the envelopes that wait there for this caller."""
         (row,) = self._operations.rows(topic)
-        one = self.joined.get((caller.owner, "" if session is None else session.id, topic))
+        one = self.joined.get((caller.principal_name, "" if session is None else session.id, topic))
         return {
             "room": topic,
             "participants": [participant.id for participant in row.participants],
@@ -165,8 +165,8 @@ class ToolParticipants:
     def _join(self, caller: Caller, session: Session | None, key: Key) -> RoomResult:
         topic, one = key[2], self.joined.get(key)
         if one is None or one.ended:
-            own = sum(1 for owner, _, _ in self.joined if owner == caller.owner)
-            if own >= MAX_PER_OWNER:
+            own = sum(1 for principal_name, _, _ in self.joined if principal_name == caller.principal_name)
+            if own >= MAX_PER_PRINCIPAL:
                 raise Fault("RESOURCE_EXHAUSTED", f"you are in {own} rooms", hint=f"call {tools.LEAVE} in one of them")
             if len(self.joined) >= MAX_PARTICIPANTS:
                 message = f"{MAX_PARTICIPANTS} clients are in rooms through tools"

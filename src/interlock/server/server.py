@@ -118,8 +118,8 @@ class Server(LiveMethods):
     def _build_sessions(self) -> None:
         self.worker = Worker(new_node())
         """The node and worker that ids of sessions, parked calls and tasks name."""
-        # Without `admit` all callers are one owner.
-        limits = SessionLimits() if self._admit is not None else SessionLimits(per_owner=SessionLimits().total)
+        # Without `admit` all callers are one principal.
+        limits = SessionLimits() if self._admit is not None else SessionLimits(per_principal=SessionLimits().total)
         self.sessions: SessionRegistry[ServerSession] = SessionRegistry(
             limits, time.monotonic, self._offers.listeners.join, self._on_session_ended
         )
@@ -342,7 +342,7 @@ class Server(LiveMethods):
         self, caller: AdmittedCaller, session: ServerSession | None, notification: Notification
     ) -> None:
         """Take a notification of a host (MCPL). No other notification of a client changes what this server offers."""
-        key = caller.owner if session is None else session
+        key = caller.principal_name if session is None else session
         self._live.on_notification(key, notification.method, notification.params)
 
     def _on_session_ended(self, session: ServerSession, event: SessionEvent) -> None:

@@ -33,7 +33,9 @@ OnChunk: TypeAlias = Callable[[str], object]
 class HostStreams(Protocol):
     """The streams that hosts of the stateless era opened."""
 
-    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> object | None:
+    def deliver(
+        self, principal_name: str, method: str, feature: str | None, params: bytes, id: str | None
+    ) -> object | None:
         """Send a message on a stream of its host; with an id it is a request. Returns the stream; None if none takes
         it."""
 

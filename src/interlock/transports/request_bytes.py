@@ -1,6 +1,6 @@
-"""Bounds the bytes of open requests, per owner and over all connections that share a count.
+"""Bounds the bytes of open requests, per peer and over all connections that share a count.
 
-An owner may hold as much as is still free, so that some is left for the next one. A single request may hold all of it:
+A peer may hold as much as is still free, so that some is left for the next one. A single request may hold all of it:
 otherwise a request over half of the bound would always be refused.
 """
 
@@ -35,23 +35,23 @@ class RequestBytes:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._held: dict[object, tuple[str, int]] = {}
-        self._owners: OpenCounts[str] = OpenCounts()
+        self._by_peer: OpenCounts[str] = OpenCounts()
         self._trend = MemoryTrend(FLOOD_BYTES)
         self.bytes = 0
-        """The bytes of all owners."""
+        """The bytes of all peers."""
 
     def __contains__(self, request: object) -> bool:
         return request in self._held
 
-    def hold(self, request: object, owner: str, size: int) -> bool:
+    def hold(self, request: object, peer: str, size: int) -> bool:
         """Count the bytes that a request holds, until `release`. False where there is no room for them."""
         self._drop(request)
-        self._held[request] = owner, size
-        self._add(owner, size)
+        self._held[request] = peer, size
+        self._add(peer, size)
         self._note_trend()
         left = self._max_bytes - self.bytes
-        is_only = self._owners[owner] == size
-        return left >= 0 and (is_only or self._owners[owner] <= left)
+        is_only = self._by_peer[peer] == size
+        return left >= 0 and (is_only or self._by_peer[peer] <= left)
 
     def release(self, request: object) -> None:
         """The request is answered, or its bytes are freed."""
@@ -61,12 +61,12 @@ class RequestBytes:
 
     def _drop(self, request: object) -> None:
         if request in self._held:
-            owner, size = self._held.pop(request)
-            self._add(owner, -size)
+            peer, size = self._held.pop(request)
+            self._add(peer, -size)
 
-    def _add(self, owner: str, size: int) -> None:
+    def _add(self, peer: str, size: int) -> None:
         self.bytes += size
-        self._owners.add(owner, size)
+        self._by_peer.add(peer, size)
 
     def _note_trend(self) -> None:
         if self._trend.has_fallen(self.bytes):

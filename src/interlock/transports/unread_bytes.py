@@ -1,7 +1,7 @@
-"""Bounds the bytes that were written to clients and not read by them, per owner and over all connections.
+"""Bounds the bytes that were written to clients and not read by them, per peer and over all connections.
 
-An owner is an admitted caller with a key, else an address: an unchecked key names no owner. Beyond a bound the hub
-closes connections of the owner that is over its bound or holds the most, first the one whose client read longest ago.
+A peer is an admitted caller with a key, else an address: an unchecked key names no peer. Beyond a bound the hub
+closes connections of the peer that is over its bound or holds the most, first the one whose client read longest ago.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interlock.transports.violation_log import SPELLED_OUT
 _log = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-MAX_BYTES_PER_OWNER: Final = 64 * 1024 * 1024
+MAX_BYTES_PER_PEER: Final = 64 * 1024 * 1024
 MAX_LOOKS: Final = 64
 """How many connections are measured again before one is closed. Each is measured once a second in any case."""
 
@@ -30,7 +30,7 @@ class SlowReader(Protocol):
     """Its address, on a network."""
 
     @property
-    def owner(self) -> str:
+    def peer(self) -> str:
         """The caller that was admitted with a key, or the client's address."""
 
     @property
@@ -42,20 +42,20 @@ class SlowReader(Protocol):
 
 
 class _Unread(msgspec.Struct):
-    owner: str
+    peer: str
     size: int
 
 
 class UnreadBytes:
     """Counts unread bytes for one listener."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES, max_bytes_per_owner: int = MAX_BYTES_PER_OWNER) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, max_bytes_per_peer: int = MAX_BYTES_PER_PEER) -> None:
         self._max_bytes = max_bytes
-        self._max_bytes_per_owner = max_bytes_per_owner
+        self._max_bytes_per_peer = max_bytes_per_peer
         self._unread: dict[SlowReader, _Unread] = {}
-        self._owners: OpenCounts[str] = OpenCounts()
+        self._by_peer: OpenCounts[str] = OpenCounts()
         self._readers: dict[str, dict[SlowReader, None]] = {}
-        """The connections of each owner, first the one whose client was seen to read longest ago."""
+        """The connections of each peer, first the one whose client was seen to read longest ago."""
         self._ending: set[SlowReader] = set()
         """Connections that were closed here and are not gone yet. Their bytes were dropped, and do not count."""
         self.bytes = 0
@@ -71,19 +71,19 @@ class UnreadBytes:
         unread = self._unread.get(connection)
         if unread is None:
             return
-        if self.bytes > self._max_bytes or self._owners[unread.owner] > self._max_bytes_per_owner:
-            self._make_room(connection, unread.owner)
+        if self.bytes > self._max_bytes or self._by_peer[unread.peer] > self._max_bytes_per_peer:
+            self._make_room(connection, unread.peer)
 
     def forget(self, connection: SlowReader) -> None:
         """The client has read everything, or has gone."""
         self._ending.discard(connection)
         unread = self._unread.pop(connection, None)
         if unread is not None:
-            self._add(unread.owner, -unread.size)
-            readers = self._readers[unread.owner]
+            self._add(unread.peer, -unread.size)
+            readers = self._readers[unread.peer]
             del readers[connection]
             if not readers:
-                del self._readers[unread.owner]
+                del self._readers[unread.peer]
 
     def _note(self, connection: SlowReader, size: int) -> None:
         if not size:
@@ -91,29 +91,29 @@ class UnreadBytes:
             return
         unread = self._unread.get(connection)
         if unread is None:
-            unread = self._unread[connection] = _Unread(connection.owner, 0)
-            self._readers.setdefault(unread.owner, {})[connection] = None
+            unread = self._unread[connection] = _Unread(connection.peer, 0)
+            self._readers.setdefault(unread.peer, {})[connection] = None
         elif size < unread.size:
-            readers = self._readers[unread.owner]
+            readers = self._readers[unread.peer]
             del readers[connection]
             readers[connection] = None
-        self._add(unread.owner, size - unread.size)
+        self._add(unread.peer, size - unread.size)
         unread.size = size
 
-    def _add(self, owner: str, size: int) -> None:
+    def _add(self, peer: str, size: int) -> None:
         self.bytes += size
-        self._owners.add(owner, size)
+        self._by_peer.add(peer, size)
 
-    def _make_room(self, newest: SlowReader, owner: str) -> None:
+    def _make_room(self, newest: SlowReader, peer: str) -> None:
         looks = iter(range(MAX_LOOKS))
-        while self._owners[owner] > self._max_bytes_per_owner:
-            self._close_one(owner, newest, looks)
+        while self._by_peer[peer] > self._max_bytes_per_peer:
+            self._close_one(peer, newest, looks)
         while self.bytes > self._max_bytes:
-            self._close_one(max(self._owners, key=self._owners.__getitem__), newest, looks)
+            self._close_one(max(self._by_peer, key=self._by_peer.__getitem__), newest, looks)
 
-    def _close_one(self, owner: str, newest: SlowReader, looks: Iterator[int]) -> None:
-        """Close the connection of this owner whose client read longest ago, unless a look shows that it has read."""
-        connection = next(iter(self._readers[owner]))
+    def _close_one(self, peer: str, newest: SlowReader, looks: Iterator[int]) -> None:
+        """Close the connection of this peer whose client read longest ago, unless a look shows that it has read."""
+        connection = next(iter(self._readers[peer]))
         unread = self._unread[connection]
         if connection is not newest and next(looks, None) is not None:
             size = connection.unread_bytes

@@ -251,7 +251,7 @@ class _Connection(asyncio.Protocol):
 
         def admit(auth: bytes) -> Caller:
             found = authenticator.admit(view, {b"authorization": header_of(auth)})
-            if hello.key is not None and found.owner != caller.owner:
+            if hello.key is not None and found.principal_name != caller.principal_name:
                 message = "this stream belongs to another principal"
                 raise Fault("ACCESS_DENIED", message, hint="start `interlock stdio` with that key")
             return found

@@ -66,7 +66,7 @@ class ServedHub:
         limits = config.hub.limits
         bounds = HttpBounds(sse_streams=limits.sessions, connections=for_clients(raise_limit()))
         self._bounds = bounds = bounds.for_messages(limits.message_bytes)
-        unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_owner)
+        unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_peer)
         self._control = ControlSocket(hub_app, self._operations, unread, RequestBytes(bounds.held_bytes))
         self._earlier_runs = EarlierRuns(home, hub_app.logs)
         self._http: HttpServer

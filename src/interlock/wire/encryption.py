@@ -1,4 +1,4 @@
-"""Encrypts stored text with a key of the hub (AES-256-GCM). Each text is bound to a purpose or an owner."""
+"""Encrypts stored text with a key of the hub (AES-256-GCM). Each text is bound to a purpose or a principal."""
 
 from __future__ import annotations
 

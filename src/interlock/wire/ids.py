@@ -1,7 +1,7 @@
 """Ids that name the node and the worker that made them: `n7k2q9xw.w0.…`, and the numbers of requests to clients.
 
-The prefix says where an id belongs and proves nothing. An id is good only where it is found, for the owner it is bound
-to; the random part has 192 bits.
+The prefix says where an id belongs and proves nothing. An id is good only where it is found, for the principal it is
+bound to; the random part has 192 bits.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from interlock.protocols.mcpx.topic import Topic, TopicRules
 from .vectors import envelope
 
 LIFETIME = 10
-OPEN_PER_OWNER = 2
+OPEN_PER_PRINCIPAL = 2
 OPEN = 4
 PEOPLE = {
     "ann": ("o1", ("mcp/*", "chat"), ReceiveMode.ALL),
@@ -33,7 +33,7 @@ class Remembered:
     """A proposal in the model."""
 
     proposer: str
-    owner: str
+    principal_id: str
     tool: str
     expires: float
     state: str = "open"
@@ -65,23 +65,23 @@ class Model:
         if action in ("propose", "fulfil") and not self.may_send(who, action == "fulfil", tool):
             return "capability_violation"
         if action == "propose":
-            own = [one for one in self.open(now) if one.owner == PEOPLE[who][0]]
-            return "too_many_proposals" if len(own) >= OPEN_PER_OWNER or len(self.open(now)) >= OPEN else None
+            own = [one for one in self.open(now) if one.principal_id == PEOPLE[who][0]]
+            return "too_many_proposals" if len(own) >= OPEN_PER_PRINCIPAL or len(self.open(now)) >= OPEN else None
         proposal = self.proposals.get(id)
         if proposal is None:
             return None if action == "fulfil" else "unknown_proposal"
         state = self.state(proposal, now)
         over = {"fulfilled": "proposal_already_fulfilled"}.get(state, f"proposal_{state}")
-        own_owner = who == proposal.proposer or PEOPLE[who][0] == proposal.owner
+        is_own = who == proposal.proposer or PEOPLE[who][0] == proposal.principal_id
         if action == "withdraw":
             return "not_the_proposer" if who != proposal.proposer else None if state == "open" else over
         if action == "reject":
-            if own_owner or not self.may_send(who, True, proposal.tool):
+            if is_own or not self.may_send(who, True, proposal.tool):
                 return "cannot_reject"
             return None if state == "open" else over
         if state != "open":
             return over
-        return "own_proposal" if own_owner else None if tool == proposal.tool else "proposal_mismatch"
+        return "own_proposal" if is_own else None if tool == proposal.tool else "proposal_mismatch"
 
 
 ENDS = {"fulfil": "fulfilled", "withdraw": "withdrawn", "reject": "rejected"}
@@ -101,7 +101,7 @@ def steps(drawn: bytes) -> list[tuple[str, str, int, str, int]]:
 @settings(max_examples=example_count(200, 1_000), deadline=None)
 @given(st.binary(min_size=60, max_size=120))
 def test_every_history_of_a_topic_agrees_with_the_model(drawn: bytes) -> None:
-    bounds = LedgerBounds(lifetime=LIFETIME, open_per_owner=OPEN_PER_OWNER, open=OPEN)
+    bounds = LedgerBounds(lifetime=LIFETIME, open_per_principal=OPEN_PER_PRINCIPAL, open=OPEN)
     topic, model, now = Topic(TopicRules(ledger=bounds)), Model(), 0.0
     for who in PEOPLE:
         change(topic, model, "join", who)
@@ -127,9 +127,11 @@ def test_every_history_of_a_topic_agrees_with_the_model(drawn: bytes) -> None:
 
 
 def change(topic: Topic, model: Model, action: str, who: str) -> None:
-    owner, capabilities, mode = PEOPLE[who]
+    principal_id, capabilities, mode = PEOPLE[who]
     if action == "join":
-        assert topic.join(TopicParticipant(who, owner, CapabilitySet(capabilities), mode)) is (who not in model.present)
+        assert topic.join(TopicParticipant(who, principal_id, CapabilitySet(capabilities), mode)) is (
+            who not in model.present
+        )
         model.present.add(who)
     else:
         assert (topic.leave(who) is not None) is (who in model.present)

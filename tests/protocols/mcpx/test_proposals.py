@@ -34,7 +34,7 @@ def about(kind: str, sender: str, id: str = "p") -> Envelope:
 @pytest.fixture
 def ledger() -> ProposalLedger:
     opened = ProposalLedger(LedgerBounds(lifetime=10))
-    opened.propose(proposal(), "owner-a", 0)
+    opened.propose(proposal(), "principal-a", 0)
     return opened
 
 
@@ -56,57 +56,57 @@ def test_every_state_but_open_is_final() -> None:
 
 def test_the_first_fulfilment_wins(ledger: ProposalLedger) -> None:
     first = request()
-    done = ledger.fulfil(first, "owner-b", 1)
+    done = ledger.fulfil(first, "principal-b", 1)
     assert done is not None
     assert (done.state, done.ended_by, done.request_id) == (ProposalState.FULFILLED, "human", first.id)
-    assert reason(lambda: ledger.fulfil(request("other"), "owner-c", 1)) is RefusalReason.PROPOSAL_ALREADY_FULFILLED
+    assert reason(lambda: ledger.fulfil(request("other"), "principal-c", 1)) is RefusalReason.PROPOSAL_ALREADY_FULFILLED
     with pytest.raises(EnvelopeRefused):
         step(done, ProposalEvent.FULFIL)
 
 
 def test_a_request_that_names_no_proposal_is_no_fulfilment(ledger: ProposalLedger) -> None:
-    assert ledger.fulfil(request(about="another envelope"), "owner-b", 1) is None
-    assert ledger.fulfil(request(about=None), "owner-b", 1) is None
+    assert ledger.fulfil(request(about="another envelope"), "principal-b", 1) is None
+    assert ledger.fulfil(request(about=None), "principal-b", 1) is None
     assert len(ledger) == 1
 
 
-def test_a_proposer_or_its_owner_cannot_fulfil(ledger: ProposalLedger) -> None:
-    assert reason(lambda: ledger.fulfil(request("agent"), "owner-z", 1)) is RefusalReason.OWN_PROPOSAL
-    assert reason(lambda: ledger.fulfil(request("sibling"), "owner-a", 1)) is RefusalReason.OWN_PROPOSAL
-    assert ledger.fulfil(request("human"), "owner-b", 1) is not None
+def test_a_proposer_or_its_principal_cannot_fulfil(ledger: ProposalLedger) -> None:
+    assert reason(lambda: ledger.fulfil(request("agent"), "principal-z", 1)) is RefusalReason.OWN_PROPOSAL
+    assert reason(lambda: ledger.fulfil(request("sibling"), "principal-a", 1)) is RefusalReason.OWN_PROPOSAL
+    assert ledger.fulfil(request("human"), "principal-b", 1) is not None
 
 
 @pytest.mark.parametrize("kind", ["mcp/request:tools/call:y", "mcp/request:tools/list", "mcp/request:prompts/get:x"])
 def test_a_request_for_another_operation_is_no_fulfilment(ledger: ProposalLedger, kind: str) -> None:
-    assert reason(lambda: ledger.fulfil(request(kind=kind), "owner-b", 1)) is RefusalReason.PROPOSAL_MISMATCH
+    assert reason(lambda: ledger.fulfil(request(kind=kind), "principal-b", 1)) is RefusalReason.PROPOSAL_MISMATCH
     assert len(ledger) == 1
 
 
 def test_a_fulfilment_may_leave_the_context_out(ledger: ProposalLedger) -> None:
-    assert ledger.fulfil(request(kind="mcp/request:tools/call"), "owner-b", 1) is not None
+    assert ledger.fulfil(request(kind="mcp/request:tools/call"), "principal-b", 1) is not None
 
 
 def test_only_the_proposer_withdraws(ledger: ProposalLedger) -> None:
     assert reason(lambda: ledger.withdraw(about("mcp/withdraw", "human"), 1)) is RefusalReason.NOT_THE_PROPOSER
     assert ledger.withdraw(about("mcp/withdraw", "agent"), 1).state is ProposalState.WITHDRAWN
-    assert reason(lambda: ledger.fulfil(request(), "owner-b", 1)) is RefusalReason.PROPOSAL_WITHDRAWN
+    assert reason(lambda: ledger.fulfil(request(), "principal-b", 1)) is RefusalReason.PROPOSAL_WITHDRAWN
     assert reason(lambda: ledger.withdraw(about("mcp/withdraw", "agent"), 1)) is RefusalReason.PROPOSAL_WITHDRAWN
 
 
 def test_whoever_could_fulfil_may_reject(ledger: ProposalLedger) -> None:
-    def reject(sender: str, owner: str, capabilities: CapabilitySet) -> object:
-        return ledger.reject(about("mcp/reject", sender), owner, capabilities, 1)
+    def reject(sender: str, principal_id: str, capabilities: CapabilitySet) -> object:
+        return ledger.reject(about("mcp/reject", sender), principal_id, capabilities, 1)
 
     nothing = CapabilitySet(["mcp/proposal:*", "chat"])
-    assert reason(lambda: reject("human", "owner-b", nothing)) is RefusalReason.CANNOT_REJECT
+    assert reason(lambda: reject("human", "principal-b", nothing)) is RefusalReason.CANNOT_REJECT
     assert (
-        reason(lambda: reject("human", "owner-b", CapabilitySet(["mcp/request:tools/call:y"])))
+        reason(lambda: reject("human", "principal-b", CapabilitySet(["mcp/request:tools/call:y"])))
         is RefusalReason.CANNOT_REJECT
     )
-    assert reason(lambda: reject("agent", "owner-a", CALL)) is RefusalReason.CANNOT_REJECT
-    assert reason(lambda: reject("sibling", "owner-a", CALL)) is RefusalReason.CANNOT_REJECT
-    reject("human", "owner-b", CALL)
-    assert reason(lambda: ledger.fulfil(request(), "owner-b", 1)) is RefusalReason.PROPOSAL_REJECTED
+    assert reason(lambda: reject("agent", "principal-a", CALL)) is RefusalReason.CANNOT_REJECT
+    assert reason(lambda: reject("sibling", "principal-a", CALL)) is RefusalReason.CANNOT_REJECT
+    reject("human", "principal-b", CALL)
+    assert reason(lambda: ledger.fulfil(request(), "principal-b", 1)) is RefusalReason.PROPOSAL_REJECTED
 
 
 @pytest.mark.parametrize("kind", ["mcp/withdraw", "mcp/reject"])
@@ -121,38 +121,38 @@ def test_a_proposal_that_nobody_made_cannot_be_ended(ledger: ProposalLedger, kin
 
 
 def test_a_proposal_expires_whether_or_not_anyone_looked(ledger: ProposalLedger) -> None:
-    assert ledger.fulfil(request(), "owner-b", 9.9) is not None
-    ledger.propose(proposal("q"), "owner-a", 5)
+    assert ledger.fulfil(request(), "principal-b", 9.9) is not None
+    ledger.propose(proposal("q"), "principal-a", 5)
     late = ledger.find("q", 15)
     assert late is not None
     assert late.state is ProposalState.EXPIRED
-    assert reason(lambda: ledger.fulfil(request(about="q"), "owner-b", 15)) is RefusalReason.PROPOSAL_EXPIRED
+    assert reason(lambda: ledger.fulfil(request(about="q"), "principal-b", 15)) is RefusalReason.PROPOSAL_EXPIRED
     assert len(ledger) == 0
 
 
 def test_expiry_gives_back_what_expired_once(ledger: ProposalLedger) -> None:
-    ledger.propose(proposal("q"), "owner-a", 5)
+    ledger.propose(proposal("q"), "principal-a", 5)
     assert [ended.id for ended in ledger.expire(12)] == ["p"]
     assert [ended.id for ended in ledger.expire(20)] == ["q"]
     assert ledger.expire(20) == []
 
 
 def test_expiry_gives_back_what_was_found_to_have_expired_in_between(ledger: ProposalLedger) -> None:
-    ledger.propose(proposal("q"), "owner-a", 11)
-    assert reason(lambda: ledger.fulfil(request(about="q"), "owner-b", 30)) is RefusalReason.PROPOSAL_EXPIRED
+    ledger.propose(proposal("q"), "principal-a", 11)
+    assert reason(lambda: ledger.fulfil(request(about="q"), "principal-b", 30)) is RefusalReason.PROPOSAL_EXPIRED
     assert [ended.id for ended in ledger.expire(30)] == ["p", "q"]
 
 
 def test_the_answer_to_a_fulfilment_finds_the_proposer(ledger: ProposalLedger) -> None:
     fulfilment = request()
-    ledger.fulfil(fulfilment, "owner-b", 1)
+    ledger.fulfil(fulfilment, "principal-b", 1)
     response = envelope("mcp/response:tools/call:x", "target", correlation_id=fulfilment.id)
     assert ledger.proposer_answered_by(response, 2) == "agent"
     assert ledger.proposer_answered_by(about("mcp/response:tools/call:x", "target"), 2) is None
 
 
-def test_t36_open_proposals_are_bounded_per_owner_and_per_topic() -> None:
-    ledger = ProposalLedger(LedgerBounds(lifetime=10, open_per_owner=2, open=3))
+def test_t36_open_proposals_are_bounded_per_principal_and_per_topic() -> None:
+    ledger = ProposalLedger(LedgerBounds(lifetime=10, open_per_principal=2, open=3))
     ledger.propose(proposal("1"), "a", 0)
     ledger.propose(proposal("2", "agent~2"), "a", 0)
     for id_ in ("agent", "agent~2", "agent~3"):
@@ -166,12 +166,12 @@ def test_t36_open_proposals_are_bounded_per_owner_and_per_topic() -> None:
 
 def test_nobody_makes_a_topic_forget_that_anothers_proposal_was_fulfilled() -> None:
     ledger = ProposalLedger(LedgerBounds(ended_per_proposer=4, ended=100))
-    ledger.propose(proposal(), "owner-a", 0)
-    ledger.fulfil(request(), "owner-b", 1)
+    ledger.propose(proposal(), "principal-a", 0)
+    ledger.fulfil(request(), "principal-b", 1)
     for at in range(50):
         ledger.propose(proposal(f"spam-{at}", "mallory"), "m", 2)
         ledger.withdraw(about("mcp/withdraw", "mallory", f"spam-{at}"), 2)
-    assert reason(lambda: ledger.fulfil(request("other"), "owner-c", 3)) is RefusalReason.PROPOSAL_ALREADY_FULFILLED
+    assert reason(lambda: ledger.fulfil(request("other"), "principal-c", 3)) is RefusalReason.PROPOSAL_ALREADY_FULFILLED
     assert ledger.find("spam-0", 3) is None
 
 

@@ -19,9 +19,9 @@ from .vectors import CHAT, FULFILMENT, FULFILMENT_RESPONSE, PROPOSAL, REQUEST, R
 
 
 def participant(
-    id: str, profile: str = "full-access", owner: str = "", mode: ReceiveMode = ReceiveMode.ALL
+    id: str, profile: str = "full-access", principal_id: str = "", mode: ReceiveMode = ReceiveMode.ALL
 ) -> TopicParticipant:
-    return TopicParticipant(id, owner or f"owner of {id}", CapabilitySet(PROFILES[profile]), mode)
+    return TopicParticipant(id, principal_id or f"principal of {id}", CapabilitySet(PROFILES[profile]), mode)
 
 
 def room(rules: TopicRules | None = None) -> Topic:
@@ -254,9 +254,9 @@ def test_participants_fulfil_a_proposal_once() -> None:
     assert refused(topic, second, "trusted-agent", 2).reason is RefusalReason.PROPOSAL_ALREADY_FULFILLED
 
 
-def test_participants_cannot_fulfil_for_their_own_owner() -> None:
+def test_participants_cannot_fulfil_for_their_own_principal() -> None:
     topic = room()
-    topic.join(participant("sibling", owner="owner of untrusted-agent"))
+    topic.join(participant("sibling", principal_id="principal of untrusted-agent"))
     topic.accept(decode(PROPOSAL.encode()), "untrusted-agent", 0)
     data = json.dumps({**json.loads(FULFILMENT), "from": "sibling"}).encode()
     assert refused(topic, data, "sibling").reason is RefusalReason.OWN_PROPOSAL

@@ -32,7 +32,7 @@ PATIENCE_S = 120.0
 class NamedCaller(msgspec.Struct, frozen=True):
     """A caller."""
 
-    owner: str
+    principal_name: str
 
 
 class WaitingService:
@@ -134,9 +134,11 @@ class RunningEndpoint(msgspec.Struct):
         finally:
             await peer.close()
 
-    async def handshake(self, version: str = "2025-11-25", owner: str = "anyone", **capabilities: Any) -> Client:
+    async def handshake(
+        self, version: str = "2025-11-25", principal_name: str = "anyone", **capabilities: Any
+    ) -> Client:
         """A client with an open session."""
-        client = Client(self, owner, version)
+        client = Client(self, principal_name, version)
         params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}}
         answer = await client.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
         assert answer.status == 200
@@ -257,10 +259,10 @@ class Peer:
 class Client:
     """A client of the handshake era: every message on a connection of its own."""
 
-    def __init__(self, place: RunningEndpoint, owner: str, version: str) -> None:
+    def __init__(self, place: RunningEndpoint, principal_name: str, version: str) -> None:
         self.place = place
         self.version = version
-        self.headers = {"Authorization": f"Bearer {owner}"}
+        self.headers = {"Authorization": f"Bearer {principal_name}"}
 
     async def post(self, message: object) -> Answer:
         async with self.place.peer() as peer:

@@ -135,6 +135,6 @@ async def test_the_only_body_of_a_caller_may_be_larger_than_half_of_the_bound() 
 def test_bounds_have_space_for_the_largest_message_that_is_allowed() -> None:
     bounds, size = HttpBounds(), 100 * 1024 * 1024
     larger = bounds.for_messages(size)
-    assert min(larger.held_bytes, larger.unread_bytes_per_owner) == 2 * size
+    assert min(larger.held_bytes, larger.unread_bytes_per_peer) == 2 * size
     assert larger.unread_bytes == 4 * size
     assert bounds.for_messages(1024) == bounds

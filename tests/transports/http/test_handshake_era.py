@@ -87,8 +87,8 @@ async def test_a_version_that_is_not_spoken_is_a_bad_request(place: RunningEndpo
     assert (await client.post(call("echo"))).status == 400
 
 
-async def test_another_owners_session_is_as_unknown_as_none(place: RunningEndpoint) -> None:
-    alice, mallory = await place.handshake(owner="alice"), await place.handshake(owner="mallory")
+async def test_another_principals_session_is_as_unknown_as_none(place: RunningEndpoint) -> None:
+    alice, mallory = await place.handshake(principal_name="alice"), await place.handshake(principal_name="mallory")
     stolen = {**mallory.headers, "Mcp-Session-Id": alice.headers["Mcp-Session-Id"]}
     guessed = {**mallory.headers, "Mcp-Session-Id": "a" * 32}
     for message in (call("echo"), cancelled(1), {"jsonrpc": "2.0", "id": 1, "result": {}}):
@@ -237,7 +237,7 @@ async def test_an_answer_given_while_the_client_was_away_is_replayed(place: Runn
 
 
 async def test_an_event_id_of_another_session_replays_nothing(place: RunningEndpoint) -> None:
-    alice, mallory = await place.handshake(owner="alice"), await place.handshake(owner="mallory")
+    alice, mallory = await place.handshake(principal_name="alice"), await place.handshake(principal_name="mallory")
     peer = await alice.open(call("slow"))
     exchange = await place.service.next()
     exchange.notify("notifications/message", b'{"secret":1}')
@@ -362,8 +362,11 @@ async def test_a_client_that_went_before_it_heard_of_a_stream_cannot_be_asked(pl
     assert not exchange.open
 
 
-async def test_another_owner_cannot_answer_for_the_client(place: RunningEndpoint) -> None:
-    alice, mallory = await place.handshake(owner="alice", roots={}), await place.handshake(owner="mallory", roots={})
+async def test_another_principal_cannot_answer_for_the_client(place: RunningEndpoint) -> None:
+    alice, mallory = (
+        await place.handshake(principal_name="alice", roots={}),
+        await place.handshake(principal_name="mallory", roots={}),
+    )
     peer = await alice.open(call("slow", id=1))
     roots = (await place.service.next()).ask("roots/list", b"{}")
     await peer.answer()
@@ -453,26 +456,26 @@ async def test_a_listener_must_welcome_streams(place: RunningEndpoint) -> None:
 
 
 async def test_the_longest_idle_session_gives_its_place_to_a_new_one() -> None:
-    async with opened(WaitingService(SessionLimits(total=3, per_owner=2))) as place:
-        first, second = await place.handshake(owner="a"), await place.handshake(owner="a")
+    async with opened(WaitingService(SessionLimits(total=3, per_principal=2))) as place:
+        first, second = await place.handshake(principal_name="a"), await place.handshake(principal_name="a")
         await first.post(call("echo"))
-        third = await place.handshake(owner="a")
+        third = await place.handshake(principal_name="a")
         assert [(await each.post(call("echo"))).status for each in (first, second, third)] == [200, 404, 200]
-        other = await place.handshake(owner="b")
-        newest = await place.handshake(owner="c")
+        other = await place.handshake(principal_name="b")
+        newest = await place.handshake(principal_name="c")
         statuses = [(await each.post(call("echo"))).status for each in (first, third, other, newest)]
         assert statuses == [404, 200, 200, 200]
 
 
 async def test_a_session_with_an_open_call_keeps_its_place() -> None:
-    async with opened(WaitingService(SessionLimits(total=3, per_owner=2))) as place:
-        busy = [await place.handshake(owner="a") for _ in range(2)]
+    async with opened(WaitingService(SessionLimits(total=3, per_principal=2))) as place:
+        busy = [await place.handshake(principal_name="a") for _ in range(2)]
         waiting = [await client.open(call("slow")) for client in busy]
         exchanges = [await place.service.next() for _ in busy]
         initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
         answer = await Client(place, "a", "2025-11-25").post(initialize)
         assert (answer.status, answer.headers["retry-after"], answer.json["id"]) == (503, "10", 1)
-        await place.handshake(owner="b")
+        await place.handshake(principal_name="b")
         for exchange, peer in zip(exchanges, waiting, strict=True):
             exchange.result(b"{}")
             assert (await peer.answer()).status == 200

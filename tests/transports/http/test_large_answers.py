@@ -140,15 +140,15 @@ async def test_t26_many_sessions_of_one_caller_leave_memory_for_the_answers_of_a
     async with opened(WaitingService(), bounds) as place:
         greedy = []
         for _ in range(9):
-            client = await place.handshake(owner="greedy")
+            client = await place.handshake(principal_name="greedy")
             for _ in range(answers):
                 last, exchange = await cut_off(place, client)
                 exchange.result(large)
             greedy.append((client, last))
-        fill = await place.handshake(owner="greedy")
+        fill = await place.handshake(principal_name="greedy")
         last, exchange = await cut_off(place, fill)
         exchange.result(b'{"text":"%b"}' % (b"x" * (size - 10_000)))
-        other = await place.handshake(owner="another")
+        other = await place.handshake(principal_name="another")
         kept = [await cut_off(place, other, id_) for id_ in range(2)]
         for _, exchange in kept:
             exchange.result(small)
@@ -163,7 +163,7 @@ async def test_a_caller_keeps_as_much_as_is_still_free() -> None:
     async with opened(WaitingService(), bounds) as place:
         found = []
         for _ in range(2):
-            client = await place.handshake(owner="greedy")
+            client = await place.handshake(principal_name="greedy")
             kept = [await cut_off(place, client, id_) for id_ in range(2)]
             for _, exchange in kept:
                 exchange.result(large)

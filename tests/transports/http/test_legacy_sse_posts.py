@@ -19,11 +19,11 @@ META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontex
 class Stream:
     """A client's stream, and what it posts."""
 
-    def __init__(self, place: RunningEndpoint, connections: contextlib.AsyncExitStack, owner: str) -> None:
+    def __init__(self, place: RunningEndpoint, connections: contextlib.AsyncExitStack, principal_name: str) -> None:
         self._place = place
         self._connections = connections
         self._path = ""
-        self._headers = {"Authorization": f"Bearer {owner}"}
+        self._headers = {"Authorization": f"Bearer {principal_name}"}
 
     def message(self, id: int, size: int = 0) -> bytes:
         """A request with a message of about this size."""
@@ -49,9 +49,9 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def streaming(place: RunningEndpoint, owner: str = "anyone") -> AsyncIterator[Stream]:
+async def streaming(place: RunningEndpoint, principal_name: str = "anyone") -> AsyncIterator[Stream]:
     async with contextlib.AsyncExitStack() as connections:
-        stream = Stream(place, connections, owner)
+        stream = Stream(place, connections, principal_name)
         await stream.open()
         yield stream
 
@@ -79,7 +79,7 @@ async def test_messages_behind_a_large_one_are_taken_in_order_and_every_id_is_an
 
 
 async def test_more_messages_than_the_bound_are_refused_with_their_ids() -> None:
-    bounds = HttpBounds(sse_waiting_per_owner=4)
+    bounds = HttpBounds(sse_waiting_per_principal=4)
     async with opened(WaitingService(), bounds) as place, streaming(place) as stream:
         with reading_delayed() as go_on:
             peers = [await stream.post(stream.message(0, LARGE))]
@@ -97,8 +97,8 @@ async def test_more_messages_than_the_bound_are_refused_with_their_ids() -> None
                 assert (await peer.answer()).status == 202
 
 
-async def test_more_bytes_than_the_bound_are_refused_and_another_owner_has_one_message_in_any_case() -> None:
-    bounds = HttpBounds(sse_waiting_bytes_per_owner=60_000, sse_waiting_bytes=60_000)
+async def test_more_bytes_than_the_bound_are_refused_and_another_principal_has_one_message_in_any_case() -> None:
+    bounds = HttpBounds(sse_waiting_bytes_per_principal=60_000, sse_waiting_bytes=60_000)
     async with (
         opened(WaitingService(), bounds) as place,
         streaming(place, "ada") as ada,

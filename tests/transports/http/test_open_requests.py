@@ -20,9 +20,9 @@ META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextproto
 class Stream:
     """A client's stream, and a connection on which it posts."""
 
-    def __init__(self, place: RunningEndpoint, owner: str, events: Peer, posts: Peer) -> None:
+    def __init__(self, place: RunningEndpoint, principal_name: str, events: Peer, posts: Peer) -> None:
         self._place = place
-        self._headers = {"Authorization": f"Bearer {owner}"} if owner else {}
+        self._headers = {"Authorization": f"Bearer {principal_name}"} if principal_name else {}
         self._events = events
         self._posts = posts
         self._path = ""
@@ -47,20 +47,22 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def streaming(place: RunningEndpoint, owner: str) -> AsyncIterator[Stream]:
+async def streaming(place: RunningEndpoint, principal_name: str) -> AsyncIterator[Stream]:
     async with place.peer() as events, place.peer() as posts:
-        stream = Stream(place, owner, events, posts)
+        stream = Stream(place, principal_name, events, posts)
         await stream.open()
         yield stream
 
 
-@pytest.mark.parametrize("owner", ["ada", ""], ids=["key", "no key"])
+@pytest.mark.parametrize("principal_name", ["ada", ""], ids=["key", "no key"])
 @pytest.mark.parametrize("method", ["tools/call", "tasks/get", "prompts/get"])
-async def test_t26_large_requests_count_until_they_are_answered_whatever_their_method(method: str, owner: str) -> None:
+async def test_t26_large_requests_count_until_they_are_answered_whatever_their_method(
+    method: str, principal_name: str
+) -> None:
     size = BOUND // 10
     async with (
         opened(WaitingService(), HttpBounds(held_bytes=BOUND)) as place,
-        streaming(place, owner) as stream,
+        streaming(place, principal_name) as stream,
         streaming(place, "another") as other,
     ):
         counted = place.endpoint.open_bytes

@@ -1,4 +1,4 @@
-"""Answers that nobody reads have a bound for each owner and over all connections.
+"""Answers that nobody reads have a bound for each principal and over all connections.
 
 `test_unread_order.py` has the order in which connections are cut off.
 """
@@ -39,18 +39,20 @@ class LazyClients:
         self._stack = stack
         self.loop = asyncio.get_running_loop()
 
-    async def call(self, owner: str = "anyone", *, streams: bool = False) -> tuple[socket.socket, AcceptedConnection]:
+    async def call(
+        self, principal_name: str = "anyone", *, streams: bool = False
+    ) -> tuple[socket.socket, AcceptedConnection]:
         """A client with a large answer that it did not read, and its connection."""
-        lazy, connection, exchange = await self.ask(owner)
+        lazy, connection, exchange = await self.ask(principal_name)
         if streams:
             exchange.notify("notifications/message", b"{}")
         exchange.result(b'"%b"' % (b"a" * LARGE))
         return lazy, connection
 
-    async def ask(self, owner: str) -> tuple[socket.socket, AcceptedConnection, Exchange]:
+    async def ask(self, principal_name: str) -> tuple[socket.socket, AcceptedConnection, Exchange]:
         """A client whose request waits, its connection and the request."""
         before = set(self._place.server.listener.connections)
-        lazy = await self._send(modern(self._place.host, "slow", Authorization=f"Bearer {owner}"))
+        lazy = await self._send(modern(self._place.host, "slow", Authorization=f"Bearer {principal_name}"))
         exchange = await self._place.service.next()
         [connection] = self._place.server.listener.connections - before
         return lazy, connection, exchange
@@ -84,10 +86,10 @@ def stack() -> Iterator[contextlib.ExitStack]:
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["plain", "stream"])
-async def test_t37_unread_answers_of_one_owner_have_a_bound(
+async def test_t37_unread_answers_of_one_peer_have_a_bound(
     stack: contextlib.ExitStack, caplog: pytest.LogCaptureFixture, streams: bool
 ) -> None:
-    async with opened(WaitingService(), HttpBounds(unread_bytes_per_owner=BOUND, stall_s=PATIENCE_S)) as place:
+    async with opened(WaitingService(), HttpBounds(unread_bytes_per_peer=BOUND, stall_s=PATIENCE_S)) as place:
         clients, listener = LazyClients(place, stack), place.server.listener
         with caplog.at_level(logging.WARNING):
             for _ in range(12):
@@ -99,7 +101,7 @@ async def test_t37_unread_answers_of_one_owner_have_a_bound(
     assert listener.unread.bytes == 0
 
 
-async def test_t37_unread_answers_of_all_have_a_bound_and_the_owner_with_most_loses(
+async def test_t37_unread_answers_of_all_have_a_bound_and_the_peer_with_most_loses(
     stack: contextlib.ExitStack,
 ) -> None:
     async with opened(WaitingService(), HttpBounds(unread_bytes=BOUND, stall_s=PATIENCE_S)) as place:
@@ -112,7 +114,7 @@ async def test_t37_unread_answers_of_all_have_a_bound_and_the_owner_with_most_lo
         assert not modest.transport.is_closing()
 
 
-async def test_t37_keys_that_nobody_checked_are_one_owner(stack: contextlib.ExitStack) -> None:
+async def test_t37_keys_that_nobody_checked_are_one_peer(stack: contextlib.ExitStack) -> None:
     async with opened(WaitingService(), HttpBounds(unread_bytes=BOUND, stall_s=PATIENCE_S)) as place:
         clients, listener = LazyClients(place, stack), place.server.listener
         _, admitted = await clients.call("admitted")
@@ -123,7 +125,7 @@ async def test_t37_keys_that_nobody_checked_are_one_owner(stack: contextlib.Exit
 
 
 async def test_a_client_that_reads_late_gets_its_whole_answer(stack: contextlib.ExitStack) -> None:
-    async with opened(WaitingService(), HttpBounds(unread_bytes_per_owner=BOUND, stall_s=PATIENCE_S)) as place:
+    async with opened(WaitingService(), HttpBounds(unread_bytes_per_peer=BOUND, stall_s=PATIENCE_S)) as place:
         lazy, _ = await LazyClients(place, stack).call()
         assert place.server.listener.unread.bytes > 0
         received = 0

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import Kind, Principal, shown_owner
+from interlock.hub.auth.principals import Kind, Principal, shown_principal
 from interlock.hub.handlers.claude_channel import TRANSPORT, notice_of_test
 from interlock.hub.handlers.listeners import SessionListener
 from interlock.hub.sessions.client_claims import claim_of
@@ -119,7 +119,11 @@ class SessionOperations:
         principals = self._clients.principals.latest()
         return SessionRows(
             [self._session(each) for each in sessions if agent in (None, each.caller.principal.id)],
-            [self._principal(owner, each) for owner, each in principals if agent in (None, each.principal.id)],
+            [
+                self._principal(principal_name, each)
+                for principal_name, each in principals
+                if agent in (None, each.principal.id)
+            ],
         )
 
     async def end(self, by: Principal, params: EndSession, trace: str) -> EndedSessions:
@@ -127,22 +131,22 @@ class SessionOperations:
         id_ = params.id
         session = self._clients.sessions.get(id_)
         if session is not None:
-            owner, found = session.caller.owner, [session]
+            principal_name, found = session.caller.principal_name, [session]
         else:
-            owner = self._owner_of(id_)
-            found = [each for each in self._clients.sessions if each.caller.owner == owner]
+            principal_name = self._principal_name_of(id_)
+            found = [each for each in self._clients.sessions if each.caller.principal_name == principal_name]
         streams = sum(each.channel.open_streams for each in found)
         calls = sum(each.channel.open_calls for each in found)
-        if not found and not self._is_known(owner):
+        if not found and not self._is_known(principal_name):
             raise Fault("NOT_FOUND", f"no session {id_!r}", hint="`interlock sessions` shows all of them")
         for each in found:
             self._clients.sessions.end(each, SessionEvent.TERMINATE, BY_OPERATOR)
         if session is None:
-            streams += self._clients.end_streams(owner, BY_OPERATOR)
-            calls += self._hub_app.hub.end_calls(owner, BY_OPERATOR)
+            streams += self._clients.end_streams(principal_name, BY_OPERATOR)
+            calls += self._hub_app.hub.end_calls(principal_name, BY_OPERATOR)
         kind: Literal["session", "principal"] = "session" if session is not None else "principal"
         ended = {"sessions": len(found), "streams": streams, "calls": calls}
-        self._journal.session_ended(by, kind, id_, shown_owner(owner), ended, trace)
+        self._journal.session_ended(by, kind, id_, shown_principal(principal_name), ended, trace)
         return EndedSessions(id_, len(found), streams, calls)
 
     async def test_channel(self, by: Principal, params: ChannelTest, trace: str) -> ChannelTested:
@@ -157,12 +161,12 @@ class SessionOperations:
             raise Fault("NOT_FOUND", "this session is not notified of events", hint="restart its client")
         return ChannelTested(params.id)
 
-    def _is_known(self, owner: str) -> bool:
+    def _is_known(self, principal_name: str) -> bool:
         """Whether a principal was seen lately, also since the last tick, or has something open."""
         self._clients.principals.collect(self._hub_app.authenticator.callers)
-        if self._clients.principals.get(owner) is not None:
+        if self._clients.principals.get(principal_name) is not None:
             return True
-        return bool(self._clients.streams.of(owner) or self._clients.calls_of(owner))
+        return bool(self._clients.streams.of(principal_name) or self._clients.calls_of(principal_name))
 
     def _session(self, session: Session) -> SessionRow:
         claim, principal = claim_of(session.dialect), session.caller.principal
@@ -187,14 +191,14 @@ class SessionOperations:
             session.dialect.capabilities.names,
         )
 
-    def _owner_of(self, name: str) -> str:
-        """The owner of this name, or else of the principal whose id has its kind in it, such as `person:ada`."""
-        if self._is_known(name) or any(each.caller.owner == name for each in self._clients.sessions):
+    def _principal_name_of(self, name: str) -> str:
+        """The name of the principal that this names, also where its id has its kind in it, such as `person:ada`."""
+        if self._is_known(name) or any(each.caller.principal_name == name for each in self._clients.sessions):
             return name
         return f"{name.partition(':')[0]}:{name}"
 
-    def _principal(self, owner: str, seen: SeenPrincipal) -> PrincipalRow:
+    def _principal(self, principal_name: str, seen: SeenPrincipal) -> PrincipalRow:
         principal, client = seen.principal, seen.client
-        calls, streams = len(self._clients.calls_of(owner)), len(self._clients.streams.of(owner))
+        calls, streams = len(self._clients.calls_of(principal_name)), len(self._clients.streams.of(principal_name))
         about = (client.name, client.version, seen.revision, seen.first_seen, seen.last_seen)
-        return PrincipalRow(shown_owner(owner), principal.id, principal.kind, *about, calls, streams)
+        return PrincipalRow(shown_principal(principal_name), principal.id, principal.kind, *about, calls, streams)

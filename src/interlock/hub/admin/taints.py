@@ -32,11 +32,11 @@ class TaintOperations:
         hint = "run `interlock taints clear` in a terminal"
         present = params.terminal or params.console
         await need_person(self._hub_app, by, "clearing a taint", hint, present=present, passphrase=params.passphrase)
-        owner = params.agent if ":" in params.agent else f"agent:{params.agent}"
-        return self._row(await self._hub_app.taints.clear(by, owner, params.because, trace))
+        principal_name = params.agent if ":" in params.agent else f"agent:{params.agent}"
+        return self._row(await self._hub_app.taints.clear(by, principal_name, params.because, trace))
 
     def _row(self, taint: Taint) -> TaintRow:
-        kind, _, agent = taint.owner.partition(":")
+        kind, _, agent = taint.principal_name.partition(":")
         until = datetime.fromtimestamp(taint.at + self._hub_app.config.hub.approvals.taint_s, UTC)
         sources = [TaintSource(each.server, each.name, datetime.fromtimestamp(each.at, UTC)) for each in taint.sources]
         return TaintRow(agent, kind, sources, until, taint.asking)

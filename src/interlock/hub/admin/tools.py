@@ -127,7 +127,7 @@ class ToolOperations:
         """The tokens in an agent's context."""
         listings, tokens = self._hub_app.listings, self._hub_app.tokens
         caller = self._caller_of(params.agent)
-        client = self._client_of(caller.owner)
+        client = self._client_of(caller.principal_name)
         scope = list_scope_for(caller.list_scope, client)
         # A person wants exact counts: wait for them.
         counted = [tokens.counted((tool.full,)) async for tool in in_turns(listings.visible.tools(scope))]
@@ -186,14 +186,14 @@ class ToolOperations:
         server = known_server(self._hub_app, name.removeprefix(SERVER))
         return ServerCaller(server, f"{LOCAL_AGENT.kind}:{LOCAL_AGENT.id}")
 
-    def _client_of(self, owner: str) -> bytes | None:
+    def _client_of(self, principal_name: str) -> bytes | None:
         """How the client of a principal's newest session, or of its last request, introduced itself."""
         clients = self._hub_app.hub.clients
-        sessions = [each for each in clients.sessions if each.caller.owner == owner]
+        sessions = [each for each in clients.sessions if each.caller.principal_name == principal_name]
         if sessions:
             return max(sessions, key=lambda each: each.since).dialect.client_info
         clients.principals.collect(self._hub_app.authenticator.callers)
-        seen = clients.principals.get(owner)
+        seen = clients.principals.get(principal_name)
         return None if seen is None else seen.client_info or None
 
     def _judged(self, by: Principal, params: JudgeCall) -> Principal:

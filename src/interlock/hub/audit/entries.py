@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from interlock.hub.audit.record import EXECUTED, INTENDED, OTHER_EXECUTED, Outcome, Record, is_event
-from interlock.hub.auth.principals import Principal, shown_owner
+from interlock.hub.auth.principals import Principal, shown_principal
 from interlock.hub.catalog.target import Target
 from interlock.wire.large import CheckedJson
 
@@ -143,8 +143,10 @@ def event_record(
 
 
 def _detailed(target: Target | None, details: Mapping[str, object]) -> dict[str, object]:
-    """Details of an entry, with the owner of the client that a server asks."""
-    return {"within": shown_owner(target.within), **details} if target is not None and target.within else dict(details)
+    """Details of an entry, with the principal of the client that a server asks."""
+    return (
+        {"within": shown_principal(target.within), **details} if target is not None and target.within else dict(details)
+    )
 
 
 def digest(arguments: bytes | str) -> str:

@@ -20,8 +20,8 @@ class Principal(msgspec.Struct, frozen=True):
     """The hash of its key or access token; empty without one."""
 
     @property
-    def owner(self) -> str:
-        """Its kind and its id: the owner of its sessions, calls and other state."""
+    def name(self) -> str:
+        """Its kind and its id, as in `agent:coder`. Its sessions, calls and other state are found by it."""
         return f"{self.kind}:{self.id}"
 
     @property
@@ -55,11 +55,11 @@ PERSON: Final = "person:"
 """The prefix of the name of the hub's own user. No key has such a name: in rooms a name is all that others see."""
 
 
-def shown_owner(owner: str) -> str:
-    """An owner as people read and write it: `agent:coder`, and `person:ada` for a person at the terminal, whose id has
-    its kind already."""
-    kind, _, id_ = owner.partition(":")
-    return id_ if id_.startswith(f"{kind}:") else owner
+def shown_principal(principal_name: str) -> str:
+    """The name of a principal as people read and write it: `agent:coder`, and `person:ada` for a person at the
+    terminal, whose id has its kind already."""
+    kind, _, id_ = principal_name.partition(":")
+    return id_ if id_.startswith(f"{kind}:") else principal_name
 
 
 def server_principal(server: str) -> Principal:

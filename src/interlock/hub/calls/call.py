@@ -67,8 +67,8 @@ class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
     __slots__ = (
-        "__weakref__", "bare", "current", "expires", "last_dialect", "list_scope", "open_calls", "owner", "path",
-        "plans", "principal", "servers", "successor", "view",
+        "__weakref__", "bare", "current", "expires", "last_dialect", "list_scope", "open_calls", "path", "plans",
+        "principal", "principal_name", "servers", "successor", "view",
     )  # fmt: skip
 
     def __init__(
@@ -84,7 +84,7 @@ class Caller:
         self.view = list_scope.view
         self.bare = list_scope.view.bare
         """Whether it sees one server alone, under the server's own names."""
-        self.owner = principal.owner
+        self.principal_name = principal.name
         self.plans: dict[tuple[TargetKind, str], Plan] = {}
         """The plans of its calls, by kind and name of the target."""
         self.open_calls = open_calls
@@ -119,13 +119,13 @@ class Caller:
         """A server that asks the client of this caller for something."""
         found = self.servers.get(server)
         if found is None:
-            found = self.servers[server] = ServerCaller(server, self.owner, self.open_calls.of_server(server))
+            found = self.servers[server] = ServerCaller(server, self.principal_name, self.open_calls.of_server(server))
         return found
 
 
 class ServerCaller(Caller):
-    """A server within the calls of one owner. Its quota is its own, so that it takes no place from callers, and one for
-    all sessions and addresses of the owner."""
+    """A server within the calls of one principal. Its quota is its own, so that it takes no place from callers, and one
+    for all sessions and addresses of the principal."""
 
     __slots__ = ("server", "within")
 
@@ -134,7 +134,7 @@ class ServerCaller(Caller):
         super().__init__(principal, ListScope(View(server=server), principal=principal), open_calls or OpenCalls())
         self.server = server
         self.within = within
-        """The owner of the client."""
+        """The principal of the client."""
 
 
 class Check(Protocol):

@@ -18,7 +18,7 @@ from interlock.wire.errors import Fault
 
 KEPT_S: Final = 60.0
 MAX_KEPT: Final = 256
-MAX_KEPT_PER_OWNER: Final = 16
+MAX_KEPT_PER_PRINCIPAL: Final = 16
 MAX_BYTES: Final = 256 * 1024
 """Larger results are not kept."""
 MARK: Final = "dev.interlock/earlierCall"
@@ -27,7 +27,7 @@ MARK: Final = "dev.interlock/earlierCall"
 class _Key(NamedTuple):
     """The properties that two calls must share so that one result answers both."""
 
-    owner: str
+    principal_name: str
     server: str
     tool: str
     fingerprint: str
@@ -99,8 +99,8 @@ class LateResults:
             return
         now = self._clock()
         self.results = {key: late for key, late in self.results.items() if now - late.finished < KEPT_S}
-        own = [key for key in self.results if key.owner == call.caller.owner]
-        for key in own[: max(0, len(own) + 1 - MAX_KEPT_PER_OWNER)]:
+        own = [key for key in self.results if key.principal_name == call.caller.principal_name]
+        for key in own[: max(0, len(own) + 1 - MAX_KEPT_PER_PRINCIPAL)]:
             del self.results[key]
         if len(self.results) < MAX_KEPT:
             self.results[_key(call)] = LateResult(now, result, processed, plan.generation)
@@ -111,7 +111,9 @@ def _key(call: Call) -> _Key:
     fingerprint = "" if tool is None else tool.fingerprint()
     revision, bare = call.exchange.dialect.revision.name, call.caller.bare
     arguments = hashlib.sha256(call.arguments_raw).digest()
-    return _Key(call.caller.owner, call.target.server, call.target.name, fingerprint, revision, bare, arguments)
+    return _Key(
+        call.caller.principal_name, call.target.server, call.target.name, fingerprint, revision, bare, arguments
+    )
 
 
 def _marked(result: bytes, age_s: float) -> bytes:

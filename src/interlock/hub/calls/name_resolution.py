@@ -57,7 +57,7 @@ class NameResolution:
 
     def check_audience(self, exchange: Exchange, caller: Caller, tool: Tool) -> None:
         """Raise `NotAsked` if others have a tool, and its server may offer it to this client, too."""
-        if not has(tool, audiences(caller.owner, exchange.dialect, exchange.session)):
+        if not has(tool, audiences(caller.principal_name, exchange.dialect, exchange.session)):
             _check_asked(self._upstreams.get(tool.server), exchange)
 
     def resolve(self, caller: Caller, kind: TargetKind, name: str, exchange: Exchange | None = None) -> Target:

@@ -36,7 +36,7 @@ class Target(msgspec.Struct, frozen=True):
     quoted: bytes = b'""'
     """The name as JSON, for the request to the server."""
     within: str = ""
-    """For a target at a client: the owner of that client."""
+    """For a target at a client: the principal of that client."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "quoted", msgspec.json.encode(self.name))

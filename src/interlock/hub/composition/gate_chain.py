@@ -127,7 +127,7 @@ class GateChain:
     def is_tainted(self, principal: Principal) -> bool:
         """Whether a principal was given untrusted text, where any profile asks because of that."""
         return (
-            self._taint.on and self._config.hub.mode != "observe" and self._taint.taints.of(principal.owner) is not None
+            self._taint.on and self._config.hub.mode != "observe" and self._taint.taints.of(principal.name) is not None
         )
 
     def note_text(

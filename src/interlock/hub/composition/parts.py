@@ -223,7 +223,7 @@ def parking_limits(config: Config) -> ParkingLimits:
     limits = config.hub.limits
     return ParkingLimits(
         parked=limits.parked,
-        per_owner=limits.parked_per_agent,
+        per_principal=limits.parked_per_agent,
         seconds=limits.parked_s,
         held_bytes=limits.parked_bytes,
     )

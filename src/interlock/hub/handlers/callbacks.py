@@ -23,5 +23,5 @@ class CallbackHandler:
 
     def _respond(self, exchange: Exchange, caller: Caller) -> None:
         response = read_response(exchange.request.params)
-        result = b"{%b}" % accepted(response.callback_id, taken=self._open.respond(caller.owner, response))
+        result = b"{%b}" % accepted(response.callback_id, taken=self._open.respond(caller.principal_name, response))
         answer(exchange, result)

@@ -182,7 +182,9 @@ class CallHandler:
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if uri.startswith(pages.PREFIX):
-            page, tool = self._pages.read(caller.owner, uri, lambda tool: self._access.may_call(caller.principal, tool))
+            page, tool = self._pages.read(
+                caller.principal_name, uri, lambda tool: self._access.may_call(caller.principal, tool)
+            )
             deliver = partial(answer, exchange, page, ttl_ms=0)
             if tool is None:
                 deliver()

@@ -143,7 +143,9 @@ class HostMethods:
                 return
             find(method, "host", host.dialect, notification=False)
             if method in self._judged:
-                self._begin_request(exchange, caller.owner, self._judged[method](HostMessage(host, caller, exchange)))
+                self._begin_request(
+                    exchange, caller.principal_name, self._judged[method](HostMessage(host, caller, exchange))
+                )
                 return
             self._requests.count(caller)
             if method == UPDATE:
@@ -151,18 +153,18 @@ class HostMethods:
             elif method == MANIFEST:
                 _answer(exchange, self._hosts.offers.manifest(host))
             else:
-                self._begin_request(exchange, caller.owner, self._served[method](host, params))
+                self._begin_request(exchange, caller.principal_name, self._served[method](host, params))
         except Fault as fault:
             _refuse(exchange, fault)
 
-    def _begin_request(self, exchange: Exchange, owner: str, work: Coroutine[Any, Any, object]) -> None:
+    def _begin_request(self, exchange: Exchange, principal_name: str, work: Coroutine[Any, Any, object]) -> None:
         """Have servers answer a request, for as long as its client waits. Raises RESOURCE_EXHAUSTED."""
-        if self._open_requests[owner] >= MAX_OPEN_REQUESTS:
+        if self._open_requests[principal_name] >= MAX_OPEN_REQUESTS:
             work.close()
             message = f"{MAX_OPEN_REQUESTS} requests of this caller wait for servers"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
-        self._open_requests.add(owner)
-        self._background.begin(self._run(exchange, work, owner), exchange)
+        self._open_requests.add(principal_name)
+        self._background.begin(self._run(exchange, work, principal_name), exchange)
 
     def _update(self, host: ClientHost, params: bytes, *, request: bool) -> UpdateReceipt:
         receipt = self._hosts.update(host, params, request=request)
@@ -184,13 +186,13 @@ class HostMethods:
             raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a client that agreed on MCPL")
         serve(exchange, caller)
 
-    async def _run(self, exchange: Exchange, work: Coroutine[Any, Any, object], owner: str) -> None:
+    async def _run(self, exchange: Exchange, work: Coroutine[Any, Any, object], principal_name: str) -> None:
         try:
             _answer(exchange, await while_wanted(exchange, work))
         except Fault as fault:
             _refuse(exchange, fault)
         finally:
-            self._open_requests.add(owner, -1)
+            self._open_requests.add(principal_name, -1)
 
     async def _take(self, host: ClientHost, work: Coroutine[Any, Any, object]) -> None:
         try:

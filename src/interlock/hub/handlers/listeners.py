@@ -82,7 +82,7 @@ class ListenStream:
     ) -> None:
         self.list_scope = scope_of(caller, exchange.dialect, exchange.session)
         self.principal = caller.principal
-        self.owner = caller.owner
+        self.principal_name = caller.principal_name
         self.since = datetime.now(UTC)
         self._caller = caller
         self._extensions = extension_notifiers
@@ -187,7 +187,7 @@ class ListenStream:
         """Subscribe to resources. Returns those for which that was possible. Raises RESOURCE_EXHAUSTED."""
         addresses: dict[str, tuple[str, str]] = {}
         async with self._subscriptions.one_at_a_time:
-            self._subscriptions.check(self.owner, len(uris))
+            self._subscriptions.check(self.principal_name, len(uris))
             async for uri in in_turns(uris, RESOLVED_AT_ONCE):
                 found = self._resolve(uri)
                 if found is not None:

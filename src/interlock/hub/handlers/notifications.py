@@ -61,8 +61,8 @@ class Subscriber(NamedTuple):
     notify: Callable[[], None]
     connection_key: str | None
     """The private connection that its calls use; None for the shared one."""
-    owner: str = ""
-    """The owner of the client, among whose subscriptions it counts."""
+    principal_name: str = ""
+    """The principal of the client, among whose subscriptions it counts."""
 
 
 class ChangeNotifier:
@@ -167,7 +167,7 @@ class ChangeNotifier:
         client: object,
         notify: Callable[[], None],
         connection_key: str | None,
-        owner: str = "",
+        principal_name: str = "",
     ) -> bool:
         """Notify `client` of updates of a resource. `connection_key` names the private connection of its calls.
 
@@ -175,7 +175,7 @@ class ChangeNotifier:
         """
         subscribers = self._subscribers.setdefault((server, uri), {})
         new = client not in subscribers
-        subscribers[client] = Subscriber(notify, connection_key, owner)
+        subscribers[client] = Subscriber(notify, connection_key, principal_name)
         return new
 
     def unsubscribe(self, server: str, uri: str, client: object) -> Subscriber | None:

@@ -34,7 +34,7 @@ class ResourceSubscriptions:
         self.one_at_a_time = asyncio.Lock()
         """Held by the stream that resolves its addresses: two hundred at once would take all of the loop's time."""
         self._open: OpenCounts[str] = OpenCounts()
-        """Subscriptions by the owner of their client."""
+        """Subscriptions by the principal of their client."""
 
     async def add(self, server: str, uri: str, client: object, notify: Notify, origin: ConnectionUser) -> None:
         """Subscribe `client` to a resource. Raises RESOURCE_EXHAUSTED or the server's refusal."""
@@ -49,18 +49,18 @@ class ResourceSubscriptions:
 
         Raises RESOURCE_EXHAUSTED, and faults that concern all of them.
         """
-        owner = origin.caller.owner
-        self.check(owner, len(notifiers))
+        principal_name = origin.caller.principal_name
+        self.check(principal_name, len(notifiers))
         if server in OWN:
-            self._begin(server, notifiers, client, None, owner)
+            self._begin(server, notifiers, client, None, principal_name)
             return {}
         upstream = self._upstreams[server]
         # Only a connected server tells its era, which decides whose connection the caller's calls use.
         await upstream.open_connection(None)
-        self.check(owner, len(notifiers))
+        self.check(principal_name, len(notifiers))
         key = upstream.key_for(origin)
         name = None if key is None else key.name
-        self._begin(server, notifiers, client, name, owner)
+        self._begin(server, notifiers, client, name, principal_name)
         try:
             refused = await upstream.subscribe(notifiers, name)
         except BaseException:
@@ -69,9 +69,9 @@ class ResourceSubscriptions:
         self._end(((server, uri) for uri in refused), client)
         return refused
 
-    def expect(self, server: str, uri: str, client: object, notify: Notify, owner: str) -> None:
+    def expect(self, server: str, uri: str, client: object, notify: Notify, principal_name: str) -> None:
         """Subscribe `client` to a resource of a server that is down, for when its shared connection is back."""
-        self._begin(server, {uri: notify}, client, None, owner)
+        self._begin(server, {uri: notify}, client, None, principal_name)
 
     def drop(self, resources: Iterable[tuple[str, str]], client: object) -> None:
         """Unsubscribe `client` from resources of servers. The last one to leave also ends subscriptions at a server."""
@@ -80,9 +80,9 @@ class ResourceSubscriptions:
             if upstream is not None:
                 self._dropping.begin(upstream.unsubscribe(connection_key))
 
-    def check(self, owner: str, more: int) -> None:
-        """Raise RESOURCE_EXHAUSTED if an owner may not have `more` further subscriptions."""
-        if self._open[owner] + more > MAX_OF_PRINCIPAL:
+    def check(self, principal_name: str, more: int) -> None:
+        """Raise RESOURCE_EXHAUSTED if a principal may not have `more` further subscriptions."""
+        if self._open[principal_name] + more > MAX_OF_PRINCIPAL:
             raise Fault(
                 "RESOURCE_EXHAUSTED",
                 f"a principal may watch {MAX_OF_PRINCIPAL:,} resources",
@@ -90,11 +90,16 @@ class ResourceSubscriptions:
             )
 
     def _begin(
-        self, server: str, notifiers: Mapping[str, Notify], client: object, connection_key: str | None, owner: str
+        self,
+        server: str,
+        notifiers: Mapping[str, Notify],
+        client: object,
+        connection_key: str | None,
+        principal_name: str,
     ) -> None:
         for uri, notify in notifiers.items():
-            if self._change_notifier.subscribe(server, uri, client, notify, connection_key, owner):
-                self._open.add(owner)
+            if self._change_notifier.subscribe(server, uri, client, notify, connection_key, principal_name):
+                self._open.add(principal_name)
 
     def _end(self, resources: Iterable[tuple[str, str]], client: object) -> dict[tuple[str, str | None], None]:
         """Returns the servers concerned, each with the private connection of the client."""
@@ -103,5 +108,5 @@ class ResourceSubscriptions:
             removed = self._change_notifier.unsubscribe(server, uri, client)
             if removed is not None:
                 concerned[server, removed.connection_key] = None
-                self._open.add(removed.owner, -1)
+                self._open.add(removed.principal_name, -1)
         return concerned

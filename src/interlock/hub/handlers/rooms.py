@@ -130,7 +130,9 @@ class RoomHandler:
             await self._tainting.note_delivery(caller.principal, servers, MESSAGE, caller.view.profile)
         if not messages:
             return []
-        return await self._judging.run_result(caller.owner, lambda: [_block(shown(message)) for message in messages])
+        return await self._judging.run_result(
+            caller.principal_name, lambda: [_block(shown(message)) for message in messages]
+        )
 
     def _room_clients(self) -> RoomClients:
         if self.clients is None:

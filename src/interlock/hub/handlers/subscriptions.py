@@ -124,7 +124,7 @@ class SubscriptionHandler:
             stream.end("the hub is closing")
 
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
-        self.streams.check(caller.owner)
+        self.streams.check(caller.principal_name)
         stream = ListenStream(
             exchange,
             caller,
@@ -194,7 +194,7 @@ class SubscriptionHandler:
             if fault.name not in ("SERVER_NOT_READY", "SERVER_RESTARTING"):
                 session.unsubscribed(server, name)
                 return
-            self._subscriptions.expect(server, name, session.id, notify, caller.owner)
+            self._subscriptions.expect(server, name, session.id, notify, caller.principal_name)
         if session.over or (server, name) not in session.subscriptions:
             self._subscriptions.drop([(server, name)], session.id)
         else:

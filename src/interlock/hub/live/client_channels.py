@@ -174,7 +174,7 @@ class ClientChannels:
 
     def _tell(self, host: ClientHost, method: str, outgoing: Outgoing) -> None:
         conversation = host.conversation(outgoing.conversation_id)
-        inference = private_id("inf", host.owner, outgoing.inference_id)
+        inference = private_id("inf", host.principal_name, outgoing.inference_id)
         for live in self._hosts.offers.connections(host):
             channel = THINKING if outgoing.channel_id == THINKING else self._own(host, live.server, outgoing.channel_id)
             if channel is not None:

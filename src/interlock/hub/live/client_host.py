@@ -46,7 +46,7 @@ class ClientHost:
         self.key = key
         """Its session, or in the stateless era a name for its streams."""
         self.principal: Principal = caller.principal
-        self.owner = caller.owner
+        self.principal_name = caller.principal_name
         self.server = caller.view.server
         """The only server that it sees; None for all."""
         self.profile = caller.view.profile
@@ -112,7 +112,7 @@ class ClientHost:
 
     def conversation(self, id: str) -> str:
         """The id by which servers know one of the client's conversations."""
-        known = between.private_id("conv", self.owner, id)
+        known = between.private_id("conv", self.principal_name, id)
         self.conversations[known] = id
         self.conversations.move_to_end(known)
         if len(self.conversations) > MAX_IDS:

@@ -44,7 +44,7 @@ class ClientInference:
         self.principal = host.principal
         self.around = msgspec.structs.replace(
             request,
-            inference_id=private_id("inf", host.owner, request.inference_id),
+            inference_id=private_id("inf", host.principal_name, request.inference_id),
             conversation_id=host.conversation(request.conversation_id),
             channels=None,
         )

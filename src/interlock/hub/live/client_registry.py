@@ -118,7 +118,7 @@ class ClientRegistry:
 
 def client_key(caller: Caller) -> str:
     """The key of a stateless client, without its offer."""
-    return f"{caller.owner}{SEPARATOR}{caller.path}"
+    return f"{caller.principal_name}{SEPARATOR}{caller.path}"
 
 
 def host_key(caller: Caller, offer: McplOffer, home: McplPlace) -> str:

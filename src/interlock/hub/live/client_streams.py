@@ -52,9 +52,11 @@ class ClientStreams:
         """Whether a stream of the host takes such a message."""
         return any(wanted.wants(method, feature) for wanted, _ in self._open.get(host, {}).values())
 
-    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> object | None:
+    def deliver(
+        self, principal_name: str, method: str, feature: str | None, params: bytes, id: str | None
+    ) -> object | None:
         """Send a message on the host's newest stream that takes it. Returns the stream. With an id it is a request."""
-        for stream, (wanted, notify) in reversed(self._open.get(owner, {}).items()):
+        for stream, (wanted, notify) in reversed(self._open.get(principal_name, {}).items()):
             if wanted.wants(method, feature):
                 named = {} if id is None else {"id": id}
                 notify(DELIVERY, msgspec.json.encode({"method": method, "params": msgspec.Raw(params), **named}))

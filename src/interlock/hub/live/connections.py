@@ -154,8 +154,10 @@ class OwnConnections:
         if upstream is not None and upstream.share == "principal" and self._found(server, principal.id) is None:
             try:
                 async with asyncio.timeout(OPEN_S):
-                    owner = principal.owner
-                    await upstream.open_connection(ConnectionKey(f"principal:{owner}", principal=owner))
+                    principal_name = principal.name
+                    await upstream.open_connection(
+                        ConnectionKey(f"principal:{principal_name}", principal=principal_name)
+                    )
             except TimeoutError:
                 raise Fault("SERVER_NOT_READY", f"{server} did not connect within {OPEN_S:.0f} s") from None
         return self._found(server, principal.id)

@@ -196,7 +196,7 @@ class InferenceHooks:
         judge = partial(judged, found, self.maskers())
         # Judging searches text. For a short text, a thread costs more than the search.
         here = size <= JUDGED_HERE and is_loaded()
-        checked = judge() if here else await self._judging.run_result(inference.principal.owner, judge)
+        checked = judge() if here else await self._judging.run_result(inference.principal.name, judge)
         for server, outcome, reason in checked.findings:
             self._records.add(server, inference, BEFORE, outcome, reason=reason)
         return checked.kept
@@ -243,7 +243,7 @@ class InferenceHooks:
             return ""
         if len(text) <= JUDGED_HERE:
             return show_hidden(text)
-        return await self._judging.run_result(inference.principal.owner, partial(show_hidden, text))
+        return await self._judging.run_result(inference.principal.name, partial(show_hidden, text))
 
     async def _ask_after(self, party: HookParty, inference: HookedInference, params: bytes) -> AfterInferenceResult:
         return decode(AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result")

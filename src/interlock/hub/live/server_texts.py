@@ -100,7 +100,7 @@ class ServerTexts:
         if not _has_text(value):
             return value
         here = is_loaded() and len(msgspec.json.encode(value)) <= SEARCHED_HERE
-        clean, findings = search() if here else await self._judging.run_result(host.owner, search)
+        clean, findings = search() if here else await self._judging.run_result(host.principal_name, search)
         for finding in findings[:MAX_FINDINGS]:
             self._journal.live_passed(server, host.principal.id, method, "", "withheld", finding[:500])
         await self._tainting.note_delivery(host.principal, (server,), method, host.profile)

@@ -62,35 +62,35 @@ class Clients:
         self.sessions: SessionRegistry[Session] = SessionRegistry(limits, clock, opened, ended)
         self.streams = streams
         """The open listen streams, of which `handlers/subscriptions.py` keeps track."""
-        streams.bound(limits.per_owner)
+        streams.bound(limits.per_principal)
         self._calls = calls
         self._requests = requests
         self.principals = SeenPrincipals()
         self.resumable = ResumableSessions()
 
     def bound(self, limits: SessionLimits) -> None:
-        """Use other limits from now on. An owner may have as many listen streams as sessions."""
+        """Use other limits from now on. A principal may have as many listen streams as sessions."""
         self.sessions.bound(limits)
-        self.streams.bound(limits.per_owner)
+        self.streams.bound(limits.per_principal)
 
-    def end_streams(self, owner: str, reason: str) -> int:
-        """End the streams of an owner. Returns how many there were."""
-        streams = self.streams.of(owner)
+    def end_streams(self, principal_name: str, reason: str) -> int:
+        """End the streams of a principal. Returns how many there were."""
+        streams = self.streams.of(principal_name)
         for stream in streams:
             stream.end(reason)
         return len(streams)
 
-    def calls_of(self, owner: str) -> list[StatelessCall]:
-        """The open calls of an owner that belong to no session."""
-        return [call for call in self._calls.stateless_calls() if call.caller.owner == owner]
+    def calls_of(self, principal_name: str) -> list[StatelessCall]:
+        """The open calls of a principal that belong to no session."""
+        return [call for call in self._calls.stateless_calls() if call.caller.principal_name == principal_name]
 
-    def end_calls(self, owner: str, reason: str) -> int:
-        """End the calls and other requests of an owner that belong to no session. Returns how many calls there were."""
-        calls = self.calls_of(owner)
+    def end_calls(self, principal_name: str, reason: str) -> int:
+        """End the calls and other requests of a principal that belong to no session. Returns the number of calls."""
+        calls = self.calls_of(principal_name)
         for call in calls:
             call.exchange.revoke(Fault("CANCELLED", f"the call was ended: {reason}"), reason)
         for request in self._requests.stateless_requests():
-            if request.caller.owner == owner:
+            if request.caller.principal_name == principal_name:
                 request.revoke(Fault("CANCELLED", f"the request was ended: {reason}"), reason)
         return len(calls)
 

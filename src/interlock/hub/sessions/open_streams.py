@@ -1,4 +1,4 @@
-"""The open `subscriptions/listen` streams (stateless era): bounded in number, and per owner."""
+"""The open `subscriptions/listen` streams (stateless era): bounded in number, and per principal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OpenStream(Protocol):
     """One stream."""
 
     principal: Principal
-    owner: str
+    principal_name: str
     since: datetime
 
     def end(self, reason: str) -> None:
@@ -29,8 +29,8 @@ class OpenStreams:
 
     def __init__(self) -> None:
         self._streams: set[OpenStream] = set()
-        self._owners: OpenCounts[str] = OpenCounts()
-        self._per_owner = 0
+        self._by_principal: OpenCounts[str] = OpenCounts()
+        self._per_principal = 0
 
     def __iter__(self) -> Iterator[OpenStream]:
         return iter(list(self._streams))
@@ -38,16 +38,16 @@ class OpenStreams:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def bound(self, per_owner: int) -> None:
-        """Set how many streams every owner may have. Open streams stay open."""
-        self._per_owner = per_owner
+    def bound(self, per_principal: int) -> None:
+        """Set how many streams every principal may have. Open streams stay open."""
+        self._per_principal = per_principal
 
-    def check(self, owner: str) -> None:
-        """Whether an owner may open one more. Raises RESOURCE_EXHAUSTED."""
-        if self._owners[owner] >= self._per_owner:
+    def check(self, principal_name: str) -> None:
+        """Whether a principal may open one more. Raises RESOURCE_EXHAUSTED."""
+        if self._by_principal[principal_name] >= self._per_principal:
             raise Fault(
                 "RESOURCE_EXHAUSTED",
-                f"{self._per_owner} streams of this principal are open",
+                f"{self._per_principal} streams of this principal are open",
                 hint="close some of them first; one stream can listen for everything",
                 retry_after_ms=5000,
             )
@@ -57,14 +57,18 @@ class OpenStreams:
     def add(self, stream: OpenStream) -> None:
         """A stream opens."""
         self._streams.add(stream)
-        self._owners.add(stream.owner)
+        self._by_principal.add(stream.principal_name)
 
     def discard(self, stream: OpenStream) -> None:
         """A stream has ended."""
         if stream in self._streams:
             self._streams.remove(stream)
-            self._owners.add(stream.owner, -1)
+            self._by_principal.add(stream.principal_name, -1)
 
-    def of(self, owner: str) -> list[OpenStream]:
-        """The streams of an owner."""
-        return [stream for stream in self._streams if stream.owner == owner] if owner in self._owners else []
+    def of(self, principal_name: str) -> list[OpenStream]:
+        """The streams of a principal."""
+        return (
+            [stream for stream in self._streams if stream.principal_name == principal_name]
+            if principal_name in self._by_principal
+            else []
+        )

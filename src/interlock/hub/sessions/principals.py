@@ -28,7 +28,7 @@ class SeenCaller(Protocol):
     last_dialect: Dialect | None
 
     @property
-    def owner(self) -> str: ...
+    def principal_name(self) -> str: ...
 
     @property
     def principal(self) -> Principal: ...
@@ -47,7 +47,7 @@ class SeenPrincipal(msgspec.Struct):
 
 
 class SeenPrincipals:
-    """The principals of one hub, by owner."""
+    """The principals of one hub, by name."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, SeenPrincipal] = OrderedDict()
@@ -63,17 +63,19 @@ class SeenPrincipals:
             self._seen.popitem(last=False)
 
     def latest(self) -> list[tuple[str, SeenPrincipal]]:
-        """Every known principal with its owner name, the latest first."""
+        """Every known principal with its name, the latest first."""
         return list(reversed(self._seen.items()))
 
-    def get(self, owner: str) -> SeenPrincipal | None:
-        """The principal of an owner name."""
-        return self._seen.get(owner)
+    def get(self, principal_name: str) -> SeenPrincipal | None:
+        """The principal of this name."""
+        return self._seen.get(principal_name)
 
     def _note(self, caller: SeenCaller, dialect: Dialect, now: datetime) -> None:
-        known = self._seen.get(caller.owner)
+        known = self._seen.get(caller.principal_name)
         first = now if known is None else known.first_seen
         revision, info = dialect.revision.name, dialect.client_info or b""
         kept = info if len(info) <= MAX_INFO_BYTES else b""
-        self._seen[caller.owner] = SeenPrincipal(caller.principal, claim_of(dialect), revision, first, now, kept)
-        self._seen.move_to_end(caller.owner)
+        self._seen[caller.principal_name] = SeenPrincipal(
+            caller.principal, claim_of(dialect), revision, first, now, kept
+        )
+        self._seen.move_to_end(caller.principal_name)

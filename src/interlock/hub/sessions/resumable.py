@@ -1,6 +1,6 @@
 """Sessions that survive the end of a hub, also by `kill -9`: the saved part, and who may resume them.
 
-A saved session is found by a digest of its id and is good for the owner that opened it, once, until it would have
+A saved session is found by a digest of its id and is good for the principal that opened it, once, until it would have
 been idle for too long. Sessions that ended before the hub did are not saved.
 """
 
@@ -39,7 +39,7 @@ class SavedSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
     """The saved part of a session, without its id."""
 
     id_hash: str
-    owner: str
+    principal_name: str = msgspec.field(name="owner")
     initialize: msgspec.Raw
     """The params of its `initialize`, as they were agreed."""
     log_level: str | None
@@ -65,7 +65,7 @@ class SavedHost(msgspec.Struct, frozen=True, tag_field="is", tag="host"):
     """The selection of a client of the stateless era that is a host of MCPL. It has no session."""
 
     id_hash: str
-    """Of its owner and address."""
+    """Of its principal and address."""
     selection: ServerRights
     kept_at: float | None = None
 
@@ -131,19 +131,19 @@ class ResumableSessions:
         if self._open.pop(digest, None) is not None and self._file is not None:
             self._file.append(_Ended(digest))
 
-    def take(self, id: str, owner: str) -> SavedSession | None:
-        """The saved session of an owner, who may go on with it; None for any other id. A session is taken once."""
+    def take(self, id: str, principal_name: str) -> SavedSession | None:
+        """The saved session of a principal, who may go on with it; None for any other id. A session is taken once."""
         if not self._earlier:
             return None
         digest = _digest(id)
         saved = self._earlier.get(digest)
-        if saved is None or saved.owner != owner:
+        if saved is None or saved.principal_name != principal_name:
             return None
         del self._earlier[digest]
         return saved if self._is_good(saved) else None
 
     def keep_selection(self, client: str, selection: ServerRights) -> None:
-        """Keep what a client of the stateless era selected. `client` names its owner and address."""
+        """Keep what a client of the stateless era selected. `client` names its principal and address."""
         digest = _digest(client)
         if (digest in self._hosts or len(self._hosts) < MAX_SAVED) and _is_small(selection):
             self._hosts[digest] = SavedHost(digest, selection)
@@ -209,10 +209,10 @@ def _saved(session: Session) -> SavedSession | None:
         if room < 0:
             break
         subscriptions.append(((server, uri), address))
-    owner, level = session.caller.owner, session.log_level
+    principal_name, level = session.caller.principal_name, session.log_level
     selection = session.selection if _is_small(session.selection) else NO_SELECTION
     return SavedSession(
-        _digest(session.id), owner, msgspec.Raw(initialize), level, None, tuple(subscriptions), selection
+        _digest(session.id), principal_name, msgspec.Raw(initialize), level, None, tuple(subscriptions), selection
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Serves the `tasks/*` methods to the owners of tasks, and notifies streams that follow one.
+"""Serves the `tasks/*` methods to the principals of tasks, and notifies streams that follow one.
 
 A request for another principal's task gets exactly the answer for a task that does not exist.
 """
@@ -84,7 +84,7 @@ class TaskHandler:
         """The task of a request. Unknown, expired, foreign and unreachable tasks get the same error."""
         self._check_form(exchange)
         task = self._ledger.get(task_id_in(exchange.request.params))
-        if task is None or task.owner != caller.owner or task.modern != exchange.dialect.modern:
+        if task is None or task.principal_name != caller.principal_name or task.modern != exchange.dialect.modern:
             raise unknown_task()
         target = self._check_reach(caller, task)
         self._tracker.seen(task, exchange.session)
@@ -164,7 +164,9 @@ class TaskHandler:
         """List the caller's tasks, each in its last known state."""
         self._check_form(exchange)
         cursor = members(exchange.request.params).get("cursor")
-        tasks = [task for task in self._ledger.of(caller.owner) if not task.modern and self._reach(caller, task)]
+        tasks = [
+            task for task in self._ledger.of(caller.principal_name) if not task.modern and self._reach(caller, task)
+        ]
         start = 0
         if cursor is not None:
             places = {task.id: place for place, task in enumerate(tasks)}
@@ -190,7 +192,7 @@ class TaskHandler:
         followed: list[StoredTask] = []
         for id_ in dict.fromkeys(ids):
             task = self._ledger.get(id_)
-            if task is None or task.owner != caller.owner or not task.modern or task.lost:
+            if task is None or task.principal_name != caller.principal_name or not task.modern or task.lost:
                 continue
             target = self._reach(caller, task)
             if target is not None:
@@ -247,12 +249,12 @@ class TaskHandler:
         return msgspec.json.encode(fields)
 
     def _serve(self, call: Call, work: Coroutine[None, None, None]) -> None:
-        owner = call.caller.owner
-        if self._open_requests[owner] >= MAX_OPEN_REQUESTS:
+        principal_name = call.caller.principal_name
+        if self._open_requests[principal_name] >= MAX_OPEN_REQUESTS:
             work.close()
             message = f"{MAX_OPEN_REQUESTS} requests of this caller about tasks are open"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
-        self._open_requests.add(owner)
+        self._open_requests.add(principal_name)
         self._background.begin(self._answer(call, work), call.exchange)
 
     async def _answer(self, call: Call, work: Coroutine[None, None, None]) -> None:
@@ -268,5 +270,5 @@ class TaskHandler:
             unread = Fault("UPSTREAM_ERROR", f"the server's answer about a task cannot be read: {cause}")
             answer_fault(call, processor, unread)
         finally:
-            owner = call.caller.owner
-            self._open_requests.add(owner, -1)
+            principal_name = call.caller.principal_name
+            self._open_requests.add(principal_name, -1)

@@ -1,6 +1,6 @@
 """The tasks of a hub, kept in the store and read from memory.
 
-The hub's id of a task does not reveal the server's id, and only the owner can use it.
+The hub's id of a task does not reveal the server's id, and only its principal can use it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StoredTask(msgspec.Struct, frozen=True):
     """One task. Its status, times and message are stored only when it ends."""
 
     id: str
-    owner: str
+    principal_name: str = msgspec.field(name="owner")
     server: str
     tool: str
     """The name of the called tool at the server."""
@@ -47,7 +47,7 @@ class StoredTask(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> TaskState:
-        """The state for the owner."""
+        """The state for its principal."""
         return TaskState(
             self.id, self.status, self.created_at, self.updated_at, self.ttl_ms, self.poll_ms, self.message
         )
@@ -83,7 +83,7 @@ class TaskLedger:
         self._store: Store
         self._mirror: Mirror[StoredTask]
         self._known: dict[str, StoredTask] = {}
-        self._owners: OpenCounts[str] = OpenCounts()
+        self._by_principal: OpenCounts[str] = OpenCounts()
         self._reserved: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -112,10 +112,10 @@ class TaskLedger:
         """A task by the hub's id, even if it has expired."""
         return self._known.get(id)
 
-    def of(self, owner: str) -> list[StoredTask]:
-        """The tasks of an owner, oldest first."""
+    def of(self, principal_name: str) -> list[StoredTask]:
+        """The tasks of a principal, oldest first."""
         now = self.clock()
-        tasks = (task for task in self._known.values() if task.owner == owner and task.expires > now)
+        tasks = (task for task in self._known.values() if task.principal_name == principal_name and task.expires > now)
         return sorted(tasks, key=lambda task: (task.created_at, task.id))
 
     def expired(self) -> list[StoredTask]:
@@ -125,20 +125,20 @@ class TaskLedger:
 
     # Quota
 
-    def reserve(self, owner: str) -> bool:
+    def reserve(self, principal_name: str) -> bool:
         """Reserve quota for a task that a call may become. Returns False when the quota is used up."""
-        limit, limit_per_owner = self._limits()
+        limit, limit_per_principal = self._limits()
         used = len(self._known) + self._reserved.total()
-        if used >= limit or self._owners[owner] + self._reserved[owner] >= limit_per_owner:
+        if used >= limit or self._by_principal[principal_name] + self._reserved[principal_name] >= limit_per_principal:
             return False
-        self._reserved[owner] += 1
+        self._reserved[principal_name] += 1
         return True
 
-    def release(self, owner: str) -> None:
+    def release(self, principal_name: str) -> None:
         """Release reserved quota: the task exists by now, or there is none."""
-        self._reserved[owner] -= 1
-        if self._reserved[owner] <= 0:
-            del self._reserved[owner]
+        self._reserved[principal_name] -= 1
+        if self._reserved[principal_name] <= 0:
+            del self._reserved[principal_name]
 
     # Changing
 
@@ -162,10 +162,10 @@ class TaskLedger:
     def _on_change(self, id: str, task: StoredTask | None) -> None:
         before = self._known.pop(id, None)
         if before is not None:
-            self._owners.add(before.owner, -1)
+            self._by_principal.add(before.principal_name, -1)
         if task is not None:
             self._known[id] = task
-            self._owners.add(task.owner)
+            self._by_principal.add(task.principal_name)
 
 
 def full() -> Fault:

@@ -52,7 +52,7 @@ class PossibleTasks:
             wants = self._requests_task(call, modern)
         if not wants:
             return None
-        if not self._tracker.ledger.reserve(call.caller.owner):
+        if not self._tracker.ledger.reserve(call.caller.principal_name):
             if not dialect.modern:
                 raise full()
             # In the stateless era the server decides. Without the extension it answers the call directly.

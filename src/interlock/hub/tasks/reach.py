@@ -1,4 +1,4 @@
-"""Checks whether a task's owner may still reach its tool. A revoked right also ends access to tasks."""
+"""Checks whether a task's principal may still reach its tool. A revoked right also ends access to tasks."""
 
 from __future__ import annotations
 

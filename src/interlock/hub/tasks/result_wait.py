@@ -1,4 +1,4 @@
-"""Waits for a task's result at its server (2025-11-25), and relays the task's requests to its owner meanwhile."""
+"""Waits for a task's result at its server (2025-11-25), and relays the task's requests to its principal meanwhile."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ResultWait:
         self._on_notification(self._task.server, self._route.owner, method, params)
 
     def on_request(self, request: Request) -> None:
-        """Relay a request of the task to its owner. Refuse it on a shared connection, which has no owner."""
+        """Relay a request of the task to its principal. Refuse it on a shared connection, which has no owner."""
         owner = self._route.owner
         if owner is None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")

@@ -1,4 +1,4 @@
-"""The state of a task in this process beyond the stored one, and answers of servers translated for its owner."""
+"""The state of a task in this process beyond the stored one, and answers of servers translated for its principal."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class RunningTask:
         self.ticket = ticket
         """The ticket of its call in the audit log, while the outcome is unknown."""
         self.session: Session | None = None
-        """The session that its owner last used, for notifications (2025-11-25)."""
+        """The session that its principal last used, for notifications (2025-11-25)."""
         self.token = token
         """The hub's progress token at the server (2025-11-25)."""
         self.followers: dict[object, Notify] = {}
         self.unsent: deque[tuple[str, bytes]] = deque(maxlen=MAX_UNSENT)
-        """Notifications for the owner. A `TaskChanged` event wakes the task that sends them."""
+        """Notifications for its principal. A `TaskChanged` event wakes the task that sends them."""
         self.notified = state.status
         """The status that its followers know."""
         self.counted = False
@@ -80,7 +80,7 @@ class RunningTask:
         self.route = route
 
     def use_session(self, session: Session | None) -> None:
-        """Notify the owner in this session; None for none."""
+        """Notify its principal in this session; None for none."""
         self.session = session
 
     def take_ticket(self) -> Ticket | None:
@@ -119,14 +119,14 @@ class ExpectedTask(msgspec.Struct):
     id: str
     server: str
     token: Id
-    """The owner's progress token."""
+    """The progress token of its principal."""
     session: Session | None
     tool: str
     progress: float = float("-inf")
-    """The progress last sent to the owner."""
+    """The progress last sent to its principal."""
 
     def advance(self, progress: float) -> bool:
-        """Whether this progress is news for the owner. If so, only more of it is news from now on."""
+        """Whether this progress is news for its principal. If so, only more of it is news from now on."""
         advances = progress > self.progress
         self.progress = max(progress, self.progress)
         return advances

@@ -78,7 +78,9 @@ class ServerQueries:
         if upstream is None:
             raise Fault("SERVER_NOT_READY", f"{task.server} is no longer configured")
         connection_key = (
-            ConnectionKey(f"principal:{task.owner}", principal=task.owner) if upstream.share == "principal" else None
+            ConnectionKey(f"principal:{task.principal_name}", principal=task.principal_name)
+            if upstream.share == "principal"
+            else None
         )
         async with asyncio.timeout(QUERY_S):
             route = await upstream.open_connection(connection_key)

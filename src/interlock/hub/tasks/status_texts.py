@@ -1,6 +1,6 @@
 """Texts of servers about tasks: progress and status messages.
 
-They reach the owner of a task like text of a call does: masked where results are, and counted for taints.
+They reach the principal of a task like text of a call does: masked where results are, and counted for taints.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StatusTexts:
         self._policy = policy
 
     def checked(self, caller: SessionCaller, server: str, tool: str, params: bytes) -> bytes:
-        """The params of a notification or a result about a task, for its owner."""
+        """The params of a notification or a result about a task, for its principal."""
         processor = self._policy.processor_of(caller, Target("tool", server, tool))
         if processor is None:
             return params

@@ -129,7 +129,7 @@ class TaskExchange(WrappedExchange[SessionCaller]):
             self._recording.end_later(ticket, self._outcome)
         if self._reserved:
             self._reserved = False
-            self._tracker.ledger.release(self._call.caller.owner)
+            self._tracker.ledger.release(self._call.caller.principal_name)
 
 
 def _created(result: bytes, task: StoredTask) -> bytes:

@@ -1,4 +1,4 @@
-"""Notifies owners of their tasks: in the session that they use, and on the streams that follow a task.
+"""Notifies principals of their tasks: in the session that they use, and on the streams that follow a task.
 
 A notification is queued with its task, and a `TaskChanged` event wakes the sender. So a report of a server costs no
 client any time.
@@ -46,7 +46,7 @@ class TaskNotifications:
         await self._sending.close()
 
     def notify(self, task: StoredTask, method: str, params: bytes) -> None:
-        """Notify the owner of a task: its session and its streams."""
+        """Notify the principal of a task: its session and its streams."""
         live = self._running.of(task)
         live.notify(method, params)
         self._bus.publish(TaskChanged(task.server, self._bus.next(), now_us(), task.id, live.state.status))
@@ -83,7 +83,7 @@ class TaskNotifications:
         return [task.upstream_id for task in tasks if task is not None and task.server == server and task.modern]
 
     async def _send(self, batch: Sequence[Delivery]) -> None:
-        """Send notifications to the owners of changed tasks; after a gap, of all."""
+        """Send notifications to the principals of changed tasks; after a gap, of all."""
         ids = [event.task for event in batch if isinstance(event, TaskChanged)]
         if any(isinstance(event, Gap) for event in batch):
             ids = [id_ for id_, live in self._running.items() if live.unsent]

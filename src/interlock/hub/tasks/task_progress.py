@@ -41,7 +41,7 @@ class TaskProgress:
             self._tokens.pop(token, None)
 
     def on_progress(self, server: str, params: bytes) -> None:
-        """Notify the owner of a task, in its session, of progress that is news."""
+        """Notify the principal of a task, in its session, of progress that is news."""
         try:
             token = msgspec.json.decode(params, type=_Progress).progressToken
         except msgspec.DecodeError:

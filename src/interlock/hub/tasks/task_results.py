@@ -1,4 +1,4 @@
-"""Delivers the answers of servers about tasks to the owners of the tasks.
+"""Delivers the answers of servers about tasks to the principals of the tasks.
 
 Text of the server in an answer is processed as that of a call: its result, its error, and all other text.
 """
@@ -46,7 +46,7 @@ class TaskResults:
         answer: bytes,
         deliver: Callable[[bytes], None],
     ) -> None:
-        """Deliver a server's answer about a task to its owner. A result and an error in it are processed like any."""
+        """Deliver a server's answer about a task to its principal. A result or an error in it is processed like any."""
         texts = self._tracker.texts.checked(caller, task.server, task.tool, params_of_server(answer))
         fields = members(renamed(texts, task))
         if QUESTIONS not in fields:

@@ -104,7 +104,7 @@ class Tracker:
         ttl = limit if started.ttl_ms is None else min(limit, started.ttl_ms)
         return StoredTask(
             id,
-            call.caller.owner,
+            call.caller.principal_name,
             call.target.server,
             call.target.name,
             started.id,
@@ -133,7 +133,7 @@ class Tracker:
             await self.ledger.drop([task])
 
     def seen(self, task: StoredTask, session: Session | None) -> None:
-        """Send notifications of a task to the session that its owner uses now (2025-11-25)."""
+        """Send notifications of a task to the session that its principal uses now (2025-11-25)."""
         if session is not None and not session.over:
             self.running.of(task).use_session(session)
             session.tasks.add(task.id)
@@ -148,7 +148,7 @@ class Tracker:
     # Outcomes
 
     def observe(self, task: StoredTask, reported: TaskState, outcome: Outcome | None = None) -> TaskState:
-        """Take a state that the server reported. Returns the state for the owner."""
+        """Take a state that the server reported. Returns the state for its principal."""
         live = self.running.of(task)
         live.check(self._clock())
         before = live.state
@@ -177,7 +177,7 @@ class Tracker:
             self._work.begin(self._put(task.with_state(live.state)))
 
     def delivered(self, task: StoredTask) -> None:
-        """The owner has the outcome, so the task no longer counts for its server."""
+        """Its principal has the outcome, so the task no longer counts for its server."""
         self.let_go(task, self.running.of(task))
 
     def lost(self, task: StoredTask) -> None:
@@ -194,7 +194,7 @@ class Tracker:
         if (ticket := live.take_ticket()) is not None:
             self._recording.recorder.outcome(ticket, outcome, reason, {"task": task.id})
         elif task.intent and not task.state.over and not task.lost and outcome.transport != "unknown":
-            kind, _, name = task.owner.partition(":")
+            kind, _, name = task.principal_name.partition(":")
             principal = msgspec.convert({"id": name, "kind": kind}, Principal)
             details = {"task": task.id, "intent": task.intent, "result": outcome.result}
             target = Target("tool", task.server, task.tool)
@@ -205,7 +205,7 @@ class Tracker:
             await self.ledger.put(task)
 
     def _count(self, task: StoredTask, live: RunningTask) -> None:
-        """Keep the server and a private connection open until the owner has the outcome."""
+        """Keep the server and a private connection open until its principal has the outcome."""
         upstream = self._upstreams.get(task.server)
         if upstream is not None:
             live.count(on=True)
@@ -286,7 +286,7 @@ class Tracker:
         await asyncio.gather(*(query(task) for task in due))
 
     async def close(self) -> None:
-        """Record running tasks as unknown. The store keeps them, so their owners can query them after a restart."""
+        """Record running tasks as unknown. The store keeps them, so their principals can query them after a restart."""
         await self.notifications.close()
         for id_, live in list(self.running.items()):
             task = self.ledger.at_id(id_)

@@ -101,4 +101,4 @@ class Contexts:
 
 
 def _key(caller: SessionCaller, session: Session | None) -> _Key:
-    return (caller.owner, session.id if session is not None else "", caller.view)
+    return (caller.principal_name, session.id if session is not None else "", caller.view)

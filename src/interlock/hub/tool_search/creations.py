@@ -88,7 +88,7 @@ class OpenCreation(msgspec.Struct, frozen=True):
     """A request that was answered with `creating`."""
 
     id: str
-    owner: str
+    principal_name: str = msgspec.field(name="owner")
     until: float
     """The wall clock, as other nodes and later runs read it."""
     attempts: int = 0
@@ -112,7 +112,7 @@ class ToolCreations:
         if uncontained := await _why_uncontained():
             return None, f"tools cannot be created: {uncontained}"
         with as_faults():
-            opened = await self._opened(request_id, caller.principal.owner)
+            opened = await self._opened(request_id, caller.principal.name)
         if not opened:
             return None, "too many tools are being created; write or leave one of them first"
         rules = {
@@ -136,7 +136,7 @@ class ToolCreations:
         )
         approved = mode == "auto_approve"
         with as_faults():
-            taken = await self._take(create.request_id, caller.principal.owner)
+            taken = await self._take(create.request_id, caller.principal.name)
             try:
                 made = await self._registrations.create(caller.principal, registration, approved=approved, trace=trace)
             except (Fault, StoreError):
@@ -144,26 +144,26 @@ class ToolCreations:
                 raise
         return CreatedTool(made.server_id, made.decision)
 
-    async def _opened(self, id: str, owner: str) -> bool:
+    async def _opened(self, id: str, principal_name: str) -> bool:
         """Keep a request open, and forget those whose time is over. Returns False where there are too many."""
         found = [each.value for each in await self._store().find(CREATIONS)]
         now = time.time()
         current = [each for each in found if each.until > now]
-        own = sum(each.owner == owner for each in current)
+        own = sum(each.principal_name == principal_name for each in current)
         async with self._store().transaction() as change:
             for over in [each for each in found if each.until <= now]:
                 change.delete(CREATIONS, over.id)
             fits = len(current) < MAX_OPEN and own < MAX_OPEN_PER_AGENT
             if fits:
-                change.insert(CREATIONS, OpenCreation(id, owner, now + OPEN_S))
+                change.insert(CREATIONS, OpenCreation(id, principal_name, now + OPEN_S))
         return fits
 
-    async def _take(self, id: str, owner: str) -> OpenCreation:
+    async def _take(self, id: str, principal_name: str) -> OpenCreation:
         """Take a request out of the store, so that no other attempt uses it. Raises NOT_FOUND."""
         try:
             async with self._store().transaction() as change:
                 found = await change.get(CREATIONS, id)
-                if found is None or found.value.owner != owner or found.value.until <= time.time():
+                if found is None or found.value.principal_name != principal_name or found.value.until <= time.time():
                     raise _unknown()
                 change.delete(CREATIONS, id)
         except Conflict:

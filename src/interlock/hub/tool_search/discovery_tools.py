@@ -81,7 +81,9 @@ class DiscoveryTools:
             await self._visible.prepare_calls(caller.list_scope)
             seen = self._visible.callable(caller.list_scope)
             query = await split_in_thread(params.get("query", ""))
-            found = await self._search.find(seen, query, strategy, count, filters, caller.owner, explain=explain)
+            found = await self._search.find(
+                seen, query, strategy, count, filters, caller.principal_name, explain=explain
+            )
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         hits = [(tool, hit.score) for hit in found.hits if (tool := self._callable(caller, hit.entry.identity))]
@@ -90,7 +92,9 @@ class DiscoveryTools:
         why = {hit.entry.identity: {"why": list(hit.why)} for hit in found.hits if explain}
         tools = {self._visible.name(caller.list_scope, tool): (tool.server, tool.name) for tool, _ in hits[:limit]}
         if not explain:
-            self._search.learning.found(caller.owner, query.whole.terms, (tools[name] for name in fitting.kept))
+            self._search.learning.found(
+                caller.principal_name, query.whole.terms, (tools[name] for name in fitting.kept)
+            )
         result: dict[str, object] = {
             "tools": [
                 {**summaries[name].entry, "relevance_score": scores[name], **why.get(tools[name], {})}

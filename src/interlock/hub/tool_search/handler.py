@@ -102,7 +102,7 @@ class ToolSearchHandler:
         return serve
 
     async def _discover(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
-        caller = caller.seeing(audiences(caller.owner, exchange.dialect, exchange.session))
+        caller = caller.seeing(audiences(caller.principal_name, exchange.dialect, exchange.session))
         return await self._discovery_tools.discover(caller, exchange.session, params)
 
     async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:

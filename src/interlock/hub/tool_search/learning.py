@@ -66,14 +66,14 @@ class UsageLearning:
         self._loaded = asyncio.Event()
         self.usage = ToolUsage()
 
-    def found(self, owner: str, terms: Sequence[str], tools: Iterable[Identity]) -> None:
+    def found(self, principal_name: str, terms: Sequence[str], tools: Iterable[Identity]) -> None:
         """Note the tools that a search with these terms returned. The hub learns later which of them were called."""
         if not terms:
             return
-        searches = self._open.setdefault(owner, {})
+        searches = self._open.setdefault(principal_name, {})
         searches[next(self._numbers)] = _Search(time_ns() // 1000, tuple(terms[:MAX_TERMS]), frozenset(tools))
         if len(searches) > MAX_OPEN:
-            self._close(owner, next(iter(searches)))
+            self._close(principal_name, next(iter(searches)))
         if sum(map(len, self._open.values())) > MAX_OPEN_IN_ALL:
             loser = largest(self._open)
             self._close(loser, next(iter(self._open[loser])))
@@ -152,8 +152,10 @@ class UsageLearning:
         # Uses that name no principal would let one agent rank tools for the others.
         owned = [document for document in stored if ":" in document.key]
         usage = ToolUsage()
-        async for owner, use in in_turns((document.key, use) for document in owned for use in document.value.uses):
-            usage.add(owner, use)
+        async for principal_name, use in in_turns(
+            (document.key, use) for document in owned for use in document.value.uses
+        ):
+            usage.add(principal_name, use)
         self.usage = usage
         self._loaded.set()
         turns = in_turns(stored, at_once=1)
@@ -161,20 +163,22 @@ class UsageLearning:
         if changed:
             await self._keep(changed)
 
-    async def _keep(self, owners: set[str]) -> None:
+    async def _keep(self, names: set[str]) -> None:
         async with self._store().transaction() as change:
-            async for owner in in_turns(owners, at_once=1):
-                uses = self.usage.of(owner)
+            async for principal_name in in_turns(names, at_once=1):
+                uses = self.usage.of(principal_name)
                 if uses:
-                    change.put(LEARNED, LearnedUses(owner, uses))
+                    change.put(LEARNED, LearnedUses(principal_name, uses))
                 else:
-                    change.delete(LEARNED, owner)
+                    change.delete(LEARNED, principal_name)
 
     async def _read_outcomes(self) -> set[str]:
         """Match calls to searches. Returns the principals whose uses changed. Expired searches are dropped."""
         changed: set[str] = set()
-        for owner, searches in [(owner, dict(searches)) for owner, searches in self._open.items()]:
-            kind, _, actor = owner.partition(":")
+        for principal_name, searches in [
+            (principal_name, dict(searches)) for principal_name, searches in self._open.items()
+        ]:
+            kind, _, actor = principal_name.partition(":")
             since = min(each.at_us for each in searches.values())
             wanted = Search(event=EXECUTED["tool"], actor=actor, since=since)
             entries = await self._store().read(partial(search, wanted=wanted, limit=MAX_CALLS))
@@ -185,17 +189,17 @@ class UsageLearning:
             async for number, each in in_turns(reversed(searches.items()), at_once=10):
                 served = [(entry, tool) for entry in calls if (tool := _served(entry, each)) is not None]
                 for tool in {tool for entry, tool in served if (entry.chain, entry.seq) not in counted}:
-                    changed |= self.usage.served(owner, each.terms, tool)
+                    changed |= self.usage.served(principal_name, each.terms, tool)
                 counted.update((entry.chain, entry.seq) for entry, _ in served)
                 if served or now - each.at_us > WITHIN_US:
-                    self._close(owner, number)
+                    self._close(principal_name, number)
         return changed
 
-    def _close(self, owner: str, number: int) -> None:
-        searches = self._open.get(owner, {})
+    def _close(self, principal_name: str, number: int) -> None:
+        searches = self._open.get(principal_name, {})
         searches.pop(number, None)
         if not searches:
-            self._open.pop(owner, None)
+            self._open.pop(principal_name, None)
 
 
 def _served(entry: FoundEntry, search: _Search) -> Identity | None:

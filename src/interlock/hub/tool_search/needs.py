@@ -151,7 +151,7 @@ class Needs:
         try:
             filters = Filters.read({"risk_level_max": level})
             need = await split_in_thread(query)
-            meets = await self._search.find(allowed, need, "hybrid", 100, filters, caller.owner, covers=RANKED)
+            meets = await self._search.find(allowed, need, "hybrid", 100, filters, caller.principal_name, covers=RANKED)
             least = COVERS_SHORT if len(need.whole.terms) <= FEW_TERMS else 0.0
             # Only the first hits have a coverage. If they do not cover the need, later hits do not either.
             fits = {hit.entry.identity for hit in meets.hits if hit.score >= FITS and (hit.coverage or 0.0) >= least}
@@ -159,7 +159,7 @@ class Needs:
             found = meets
             if types:
                 typed = await split_in_thread(f"{query} {types}")
-                found = await self._search.find(allowed, typed, "hybrid", 100, filters, caller.owner)
+                found = await self._search.find(allowed, typed, "hybrid", 100, filters, caller.principal_name)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         best: list[tuple[Tool, str | None]] = []

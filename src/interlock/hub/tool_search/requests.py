@@ -80,7 +80,7 @@ class ToolRequests:
 
     def wait(self, waiting: AwaitedTool) -> None:
         """Notify a caller when its tool is granted or refused."""
-        own = [other for other in self._waiting if other.caller.owner == waiting.caller.owner]
+        own = [other for other in self._waiting if other.caller.principal_name == waiting.caller.principal_name]
         if len(own) >= MAX_WAITING_PER_CALLER and (undecided := [other for other in own if not other.decision]):
             # A tool that needed no approval may never start, and no decision would end that.
             self._waiting.remove(undecided[0])

@@ -90,12 +90,12 @@ class ToolSearch:
         strategy: str,
         limit: int,
         filters: Filters,
-        owner: str,
+        principal_name: str,
         *,
         explain: bool = False,
         covers: int = 0,
     ) -> SearchResult:
-        """The best tools for a query among those in `seen`, ranked with what was learned from the use of `owner`.
+        """The best tools for a query among those in `seen`, ranked with what was learned from a principal.
 
         Raises `DiscoveryError` or RESOURCE_EXHAUSTED.
         """
@@ -108,7 +108,7 @@ class ToolSearch:
                 server: _ServerStatus(self.status(server), self._judged_by(server))
                 async for server in in_turns(servers, SERVERS_AT_ONCE)
             }
-            raised = self.learning.usage.raised(owner, query.whole.terms)
+            raised = self.learning.usage.raised(principal_name, query.whole.terms)
             found = await asyncio.to_thread(
                 lambda: self._current(statuses).search(query, strategy, limit, filters, seen, raised, explain, covers)
             )

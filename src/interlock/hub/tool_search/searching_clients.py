@@ -26,7 +26,8 @@ SEARCHING: Final = {
 def scope_of(caller: SessionCaller, dialect: Dialect, session: Session | None) -> ListScope:
     """The list scope of a client's requests: its caller's, for this client and what it declares."""
     return msgspec.structs.replace(
-        list_scope_for(caller.list_scope, dialect.client_info), audiences=audiences(caller.owner, dialect, session)
+        list_scope_for(caller.list_scope, dialect.client_info),
+        audiences=audiences(caller.principal_name, dialect, session),
     )
 
 

@@ -80,7 +80,7 @@ class Upstream:
         self.idle: asyncio.Event | None = None
         """Set when no open call is at the server any more, if somebody waits for that."""
         self.tasks = 0
-        """Tasks that run at the server, or whose outcome their owners have not fetched yet."""
+        """Tasks that run at the server, or whose outcome their principals have not fetched yet."""
         self.outcomes = CallOutcomes()
         self.health = ServerHealth(self.outcomes)
         self.hub = hub
@@ -122,7 +122,7 @@ class Upstream:
         self.tasks += 1
 
     def remove_task(self) -> None:
-        """The owner of a task has its outcome, or will never have it."""
+        """The principal of a task has its outcome, or will never have it."""
         self.tasks = max(0, self.tasks - 1)
 
     @property
@@ -246,7 +246,7 @@ class Upstream:
         by_address = self.settings.url is not None
         modern, takes_handshake = self.pool.modern, self.pool.handshake is not False
         back = modern and takes_handshake and prefers_handshake(origin.dialect, origin.session)
-        key = connection_key(self.share, modern and not back, by_address, origin.caller.owner, origin)
+        key = connection_key(self.share, modern and not back, by_address, origin.caller.principal_name, origin)
         return msgspec.structs.replace(key, handshake=True) if key is not None and back else key
 
     async def open_connection(self, key: ConnectionKey | None) -> UpstreamConnection:

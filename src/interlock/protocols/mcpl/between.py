@@ -51,9 +51,9 @@ def spoken_with(client: McplOffer, sets: Iterable[FeatureSet]) -> McplDialect:
     return McplDialect.V0_4 if after and any(AFTER_OBSERVE in found.needs for found in sets) else client.dialect
 
 
-def private_id(kind: str, owner: str, id: str) -> str:
+def private_id(kind: str, principal_name: str, id: str) -> str:
     """The id of a client's conversation or inference for servers. It is stable, and unique to the client."""
-    digest = hashlib.sha256("\x1f".join((kind, owner, id)).encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256("\x1f".join((kind, principal_name, id)).encode("utf-8", "surrogatepass")).hexdigest()
     return f"{kind}_{digest[:32]}"
 
 

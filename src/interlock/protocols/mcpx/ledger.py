@@ -1,6 +1,6 @@
 """The open and recently ended proposals of one topic. Bounded, without a clock.
 
-The gateway keeps only the members that arbitration needs (ids, proposer, owner, kind, expiry). A request is a
+The gateway keeps only the members that arbitration needs (ids, proposer, principal, kind, expiry). A request is a
 fulfilment only if its `correlation_id` names a proposal in the ledger.
 """
 
@@ -33,8 +33,8 @@ class LedgerBounds(msgspec.Struct, frozen=True):
 
     lifetime: float = 300.0
     """Seconds until an open proposal expires."""
-    open_per_owner: int = 32
-    """Open proposals of all participants of one owner. Another connection or guest of the owner adds none."""
+    open_per_principal: int = 32
+    """Open proposals of all participants of one principal. Another connection or guest of the principal adds none."""
     open: int = 512
     ended_per_proposer: int = 256
     ended: int = 4_096
@@ -63,18 +63,18 @@ class ProposalLedger:
         """How many are open, or not yet seen to have expired."""
         return len(self._open)
 
-    def propose(self, envelope: Envelope, owner: str, now: float) -> Proposal:
+    def propose(self, envelope: Envelope, principal_id: str, now: float) -> Proposal:
         """Open a proposal. Raises `EnvelopeRefused` when there are too many."""
         self._end_expired(now)
-        own, most = self._open_by[owner], self._bounds.open_per_owner
+        own, most = self._open_by[principal_id], self._bounds.open_per_principal
         if own >= most or len(self._open) >= self._bounds.open:
-            message = f"You and others of your owner have {own} open proposals, and the topic {len(self._open)}."
-            fix = f"Withdraw one with `mcp/withdraw`, or wait; the participants of one owner have at most {most}."
+            message = f"You and others of your principal have {own} open proposals, and the topic {len(self._open)}."
+            fix = f"Withdraw one with `mcp/withdraw`, or wait; the participants of one principal have at most {most}."
             raise EnvelopeRefused(RefusalReason.TOO_MANY_PROPOSALS, message, fix)
         expires_at = now + self._bounds.lifetime
-        proposal = Proposal(envelope.id, envelope.sender, owner, envelope.kind, expires_at)
+        proposal = Proposal(envelope.id, envelope.sender, principal_id, envelope.kind, expires_at)
         self._open[proposal.id] = proposal
-        self._open_by[owner] += 1
+        self._open_by[principal_id] += 1
         return proposal
 
     def find(self, id: str, now: float) -> Proposal | None:
@@ -82,13 +82,13 @@ class ProposalLedger:
         found = self._open.get(id)
         return self._ended.get(id, now) if found is None else as_of(found, now)
 
-    def fulfil(self, envelope: Envelope, owner: str, now: float) -> Proposal | None:
+    def fulfil(self, envelope: Envelope, principal_id: str, now: float) -> Proposal | None:
         """Fulfil the proposal that a request names; None for a request that names none. Raises `EnvelopeRefused`."""
         proposal = self.find(envelope.correlation_id or "", now)
         if proposal is None:
             return None
         self._check_open(proposal, now)
-        check_fulfil(proposal, envelope.kind, envelope.sender, owner)
+        check_fulfil(proposal, envelope.kind, envelope.sender, principal_id)
         done = self._end(proposal, ProposalEvent.FULFIL, now, envelope.sender, envelope.id)
         self._fulfilments.add(envelope.id, proposal.proposer, proposal.proposer, now)
         return done
@@ -100,10 +100,10 @@ class ProposalLedger:
         self._check_open(proposal, now)
         return self._end(proposal, ProposalEvent.WITHDRAW, now, envelope.sender)
 
-    def reject(self, envelope: Envelope, owner: str, capabilities: CapabilitySet, now: float) -> Proposal:
+    def reject(self, envelope: Envelope, principal_id: str, capabilities: CapabilitySet, now: float) -> Proposal:
         """Reject the proposal that the envelope names. Raises `EnvelopeRefused`."""
         proposal = self._named(envelope, now)
-        check_reject(proposal, envelope.sender, owner, capabilities)
+        check_reject(proposal, envelope.sender, principal_id, capabilities)
         self._check_open(proposal, now)
         return self._end(proposal, ProposalEvent.REJECT, now, envelope.sender)
 
@@ -142,8 +142,8 @@ class ProposalLedger:
     ) -> Proposal:
         after = step(proposal, event, by, request_id)
         del self._open[proposal.id]
-        self._open_by[proposal.owner] -= 1
-        if not self._open_by[proposal.owner]:
-            del self._open_by[proposal.owner]
+        self._open_by[proposal.principal_id] -= 1
+        if not self._open_by[proposal.principal_id]:
+            del self._open_by[proposal.principal_id]
         self._ended.add(after.id, after, after.proposer, now)
         return after

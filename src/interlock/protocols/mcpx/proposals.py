@@ -1,7 +1,7 @@
 """The life of a proposal as one table of transitions, and who may cause each of them.
 
 Four rules hold here. Only an open proposal changes: the first fulfilment wins, and no transition leads back to open. A
-proposer may always withdraw its own proposal. A participant of the proposer's owner never fulfils it. Everyone who
+proposer may always withdraw its own proposal. A participant of the proposer's principal never fulfils it. Everyone who
 could fulfil a proposal may reject it.
 """
 
@@ -67,8 +67,8 @@ class Proposal(msgspec.Struct, frozen=True):
 
     id: str
     proposer: str
-    owner: str
-    """The owner of the proposer."""
+    principal_id: str
+    """The id of the proposer's principal."""
     kind: EnvelopeKind
     expires_at: float
     state: ProposalState = ProposalState.OPEN
@@ -95,12 +95,12 @@ def as_of(proposal: Proposal, now: float) -> Proposal:
     )
 
 
-def check_fulfil(proposal: Proposal, request: EnvelopeKind, by: str, owner: str) -> None:
+def check_fulfil(proposal: Proposal, request: EnvelopeKind, by: str, principal_id: str) -> None:
     """Refuse a fulfilment that this participant may not make. Its capabilities were checked before."""
-    if is_own(proposal, by, owner):
-        message = f"The proposal {proposal.id!r} is your own, or that of a participant with the same owner."
+    if is_own(proposal, by, principal_id):
+        message = f"The proposal {proposal.id!r} is your own, or that of a participant of the same principal."
         raise EnvelopeRefused(
-            RefusalReason.OWN_PROPOSAL, message, "Wait for a participant of another owner to fulfil it."
+            RefusalReason.OWN_PROPOSAL, message, "Wait for a participant of another principal to fulfil it."
         )
     method, context = proposal.kind.method, proposal.kind.context
     same_context = context is None or request.context is None or context == request.context
@@ -117,10 +117,10 @@ def check_withdraw(proposal: Proposal, by: str) -> None:
         raise EnvelopeRefused(RefusalReason.NOT_THE_PROPOSER, message, "Send `mcp/reject` if you could fulfil it.")
 
 
-def check_reject(proposal: Proposal, by: str, owner: str, capabilities: CapabilitySet) -> None:
+def check_reject(proposal: Proposal, by: str, principal_id: str, capabilities: CapabilitySet) -> None:
     """Refuse a rejection by a participant that could not fulfil the proposal."""
-    if is_own(proposal, by, owner):
-        message = f"You could not fulfil the proposal {proposal.id!r}: it is of your own owner."
+    if is_own(proposal, by, principal_id):
+        message = f"You could not fulfil the proposal {proposal.id!r}: it is of your own principal."
         raise EnvelopeRefused(RefusalReason.CANNOT_REJECT, message, "The proposer can send `mcp/withdraw`.")
     wanted = fulfilling(proposal.kind)
     if not capabilities.covers(wanted):
@@ -130,9 +130,9 @@ def check_reject(proposal: Proposal, by: str, owner: str, capabilities: Capabili
         )
 
 
-def is_own(proposal: Proposal, by: str, owner: str) -> bool:
-    """Whether a participant is the proposer or belongs to the same owner."""
-    return by == proposal.proposer or owner == proposal.owner
+def is_own(proposal: Proposal, by: str, principal_id: str) -> bool:
+    """Whether a participant is the proposer or belongs to the same principal."""
+    return by == proposal.proposer or principal_id == proposal.principal_id
 
 
 def ended(proposal: Proposal) -> EnvelopeRefused:

@@ -26,8 +26,8 @@ class TopicParticipant(msgspec.Struct, frozen=True):
     """A participant of a topic. The gateway derives all members from the credential, never from an envelope."""
 
     id: str
-    owner: str
-    """The principal that it belongs to. Participants of one owner cannot fulfil each other's proposals."""
+    principal_id: str
+    """The id of its principal. Participants of one principal cannot fulfil each other's proposals."""
     capabilities: CapabilitySet
     mode: ReceiveMode = ReceiveMode.ALL
 

@@ -193,13 +193,13 @@ class Topic:
     def _arbitrate(self, envelope: Envelope, sender: TopicParticipant, now: float) -> Proposal | None:
         match envelope.kind.type:
             case kinds.PROPOSAL:
-                return self._ledger.propose(envelope, sender.owner, now)
+                return self._ledger.propose(envelope, sender.principal_id, now)
             case kinds.REQUEST:
-                return self._ledger.fulfil(envelope, sender.owner, now)
+                return self._ledger.fulfil(envelope, sender.principal_id, now)
             case kinds.WITHDRAW:
                 return self._ledger.withdraw(envelope, now)
             case kinds.REJECT:
-                return self._ledger.reject(envelope, sender.owner, sender.capabilities, now)
+                return self._ledger.reject(envelope, sender.principal_id, sender.capabilities, now)
         return None
 
 

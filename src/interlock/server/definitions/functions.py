@@ -99,7 +99,7 @@ class Function:
             case "async_generator":
                 value = call()
             case "function" | "generator":
-                value = await work.server.threads.run(lambda: _collected_in_thread(call(), stream), work.owner)
+                value = await work.server.threads.run(lambda: _collected_in_thread(call(), stream), work.principal_name)
                 if work.stream is not None:
                     await work.stream.finish()
         if type(value) in _FINAL:

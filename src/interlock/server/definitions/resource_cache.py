@@ -1,6 +1,6 @@
 """A cache of resource reads. Each entry lives as long as its resource says it is good.
 
-An entry of a private resource is only ever given to the owner who read it.
+An entry of a private resource is only ever given to the principal who read it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class ResourceCache:
-    """Reads by address and owner; the least recently used go first. Every method may be called from any thread."""
+    """Reads by address and principal; the least recently used go first. Every method may be called from any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,26 +45,26 @@ class ResourceCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, resource: object, uri: str, owner: str) -> CachedRead | None:
+    def get(self, resource: object, uri: str, principal_name: str) -> CachedRead | None:
         """The last read of this very resource, if it is still good."""
         with self._lock:
-            entry = self._entries.get((uri, owner))
+            entry = self._entries.get((uri, principal_name))
             if entry is None:
                 return None
             left_ms = int((entry.until - self._clock()) * 1000)
             if left_ms <= 0 or entry.resource is not resource:
-                self._drop((uri, owner))
+                self._drop((uri, principal_name))
                 return None
-            self._entries.move_to_end((uri, owner))
+            self._entries.move_to_end((uri, principal_name))
             return CachedRead(entry.members, left_ms)
 
-    def put(self, resource: object, uri: str, owner: str, members: bytes, ttl_ms: int, changes: int) -> None:
+    def put(self, resource: object, uri: str, principal_name: str, members: bytes, ttl_ms: int, changes: int) -> None:
         """Keep a read, unless it is too large or something was updated since `changes`."""
         with self._lock:
-            self._drop((uri, owner))
+            self._drop((uri, principal_name))
             if len(members) > MAX_ENTRY_BYTES or changes != self.changes:
                 return
-            self._entries[uri, owner] = _Entry(resource, members, self._clock() + ttl_ms / 1000)
+            self._entries[uri, principal_name] = _Entry(resource, members, self._clock() + ttl_ms / 1000)
             self._bytes += len(members)
             while len(self._entries) > MAX_ENTRIES or self._bytes > MAX_BYTES:
                 self._drop(next(iter(self._entries)))

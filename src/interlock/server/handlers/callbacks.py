@@ -39,7 +39,7 @@ class ClientCallbacks:
         """Ask the client of a call, and wait for the answer. After the time limit the answer is `timed_out`."""
         timeout_ms = min(max(int(timeout_s * 1000), 1), MAX_ANSWER_MS)
         request = CallbackParams("", kind, message, options=tuple(options), timeout_ms=timeout_ms)
-        callback, answer = self._open.open(work.owner, work.exchange.request.id, request)
+        callback, answer = self._open.open(work.principal_name, work.exchange.request.id, request)
         work.exchange.notify(REQUEST, callback_params(callback))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -54,5 +54,5 @@ class ClientCallbacks:
 
     def _respond(self, exchange: Exchange) -> None:
         response = read_response(exchange.request.params)
-        taken = self._open.respond(exchange.caller.owner, response)
+        taken = self._open.respond(exchange.caller.principal_name, response)
         self._framing.answer(exchange, accepted(response.callback_id, taken=taken))

@@ -121,8 +121,8 @@ class Calls:
         request = params.read(exchange, params.ReadResource)
         uri, cache = request.uri, self._offers.cache
         resource, variables = self._offers.find_resource(uri)
-        owner = "" if resource.scope == "public" else exchange.caller.owner
-        cached = cache.get(resource, uri, owner) if resource.ttl_ms and not request.is_retry else None
+        principal_name = "" if resource.scope == "public" else exchange.caller.principal_name
+        cached = cache.get(resource, uri, principal_name) if resource.ttl_ms and not request.is_retry else None
         if cached is not None:
             self._framing.answer(exchange, cached.members, cache_hints(cached.left_ms, resource.scope))
             return
@@ -131,7 +131,7 @@ class Calls:
         async def read(work: Work) -> bytes:
             members = await resource.read(work, uri, variables)
             if resource.ttl_ms and not work.asked:
-                cache.put(resource, uri, owner, members, resource.ttl_ms, changes)
+                cache.put(resource, uri, principal_name, members, resource.ttl_ms, changes)
             return members
 
         self._run(exchange, request, read, resource.cache)

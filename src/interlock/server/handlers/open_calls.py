@@ -37,7 +37,7 @@ class CancellableCalls:
         """Answer with the content so far. The call itself is answered with an error."""
         params = read_cancel(exchange.request.params)
         if exchange.conversation is None and isinstance(exchange.caller, Anyone):
-            # Without sessions and credentials all callers share one owner. Only the caller knows the trace of a call.
+            # Without sessions and credentials all callers are one principal. Only the caller knows the trace of a call.
             works = [
                 each for each in self._open.candidates(exchange, params.request_id) if each.trace == params.trace_id
             ]

@@ -113,7 +113,7 @@ class ServerTaskHandler:
             raise Fault("METHOD_NOT_FOUND", f"revision {dialect.revision.name} has no tasks")
         if dialect.modern and not dialect.capabilities.tasks:
             raise extension_needed()
-        task = self.tasks.get(task_id_in(exchange.request.params), exchange.caller.owner, dialect.modern)
+        task = self.tasks.get(task_id_in(exchange.request.params), exchange.caller.principal_name, dialect.modern)
         if task is None:
             raise unknown_task()
         if exchange.session is not None:
@@ -145,7 +145,7 @@ class ServerTaskHandler:
         if not self._lists or not has_tasks(exchange.dialect.revision):
             raise Fault("METHOD_NOT_FOUND", "this server does not list tasks: it cannot tell callers apart")
         cursor = params.read(exchange, params.ListParams).cursor
-        tasks = list(self.tasks.of(exchange.caller.owner))
+        tasks = list(self.tasks.of(exchange.caller.principal_name))
         start = 0
         if cursor is not None:
             last = self._seal.open(cursor)
@@ -163,5 +163,5 @@ class ServerTaskHandler:
         """The ids of this caller's own tasks, each once (SEP-2663, Task Status Notifications)."""
         if ids and not exchange.dialect.capabilities.tasks:
             raise extension_needed()
-        owner = exchange.caller.owner
-        return [task_id for task_id in dict.fromkeys(ids) if self.tasks.get(task_id, owner, True)]
+        principal_name = exchange.caller.principal_name
+        return [task_id for task_id in dict.fromkeys(ids) if self.tasks.get(task_id, principal_name, True)]

@@ -1,7 +1,7 @@
 """Tasks: functions that go on after their request was answered, with their state and outcome.
 
-Each task belongs to an owner and lives for its time to live, also after its connection has closed. To any other owner
-it does not exist. A full table refuses a new task; no task is dropped before its time.
+Each task belongs to a principal and lives for its time to live, also after its connection has closed. To any other
+principal it does not exist. A full table refuses a new task; no task is dropped before its time.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How many tasks are kept, and for how long."""
 
     tasks: int = 4096
-    """Tasks of all owners together, running or kept for their outcome."""
-    per_owner: int = 256
-    """Tasks of one owner."""
+    """Tasks of all principals together, running or kept for their outcome."""
+    per_principal: int = 256
+    """Tasks of one principal."""
     ttl_ms: int = 3_600_000
     """How long a task is kept from its creation, unless the client asks for another time."""
     longest_ttl_ms: int = 86_400_000
@@ -63,13 +63,13 @@ class Tasks:
         self.worker = worker
         self.listeners = listeners
         self._tasks: dict[str, FunctionTask] = {}
-        self._owners: OpenCounts[str] = OpenCounts()
+        self._by_principal: OpenCounts[str] = OpenCounts()
         self._held_bytes = 0
 
     def open(self, work: Work, ttl_ms: int | None) -> FunctionTask:
         """Make a task of a call. Raises RESOURCE_EXHAUSTED."""
         limits = self.limits
-        if len(self._tasks) >= limits.tasks or self._owners[work.owner] >= limits.per_owner:
+        if len(self._tasks) >= limits.tasks or self._by_principal[work.principal_name] >= limits.per_principal:
             raise Fault(
                 "RESOURCE_EXHAUSTED",
                 "too many tasks are kept",
@@ -79,17 +79,17 @@ class Tasks:
         ttl = min(limits.ttl_ms if ttl_ms is None else ttl_ms, limits.longest_ttl_ms)
         task = FunctionTask(self, work, ttl, limits.poll_ms)
         self._tasks[task.id] = task
-        self._owners.add(task.owner)
+        self._by_principal.add(task.principal_name)
         return task
 
-    def get(self, id: str, owner: str, modern: bool) -> FunctionTask | None:
-        """A task of this owner that was created in this era."""
+    def get(self, id: str, principal_name: str, modern: bool) -> FunctionTask | None:
+        """A task of this principal that was created in this era."""
         task = self._tasks.get(id)
-        return task if task is not None and (task.owner, task.modern) == (owner, modern) else None
+        return task if task is not None and (task.principal_name, task.modern) == (principal_name, modern) else None
 
-    def of(self, owner: str) -> Iterator[FunctionTask]:
-        """The tasks of an owner that were created in the form of 2025-11-25, the oldest first."""
-        return (task for task in self._tasks.values() if task.owner == owner and not task.modern)
+    def of(self, principal_name: str) -> Iterator[FunctionTask]:
+        """The tasks of a principal that were created in the form of 2025-11-25, the oldest first."""
+        return (task for task in self._tasks.values() if task.principal_name == principal_name and not task.modern)
 
     def hold(self, size: int) -> bool:
         """Reserve space for an outcome. False when none is left."""
@@ -108,7 +108,7 @@ class Tasks:
         if self._tasks.pop(task.id, None) is None:
             return
         self._held_bytes -= task.held_bytes
-        self._owners.add(task.owner, -1)
+        self._by_principal.add(task.principal_name, -1)
         task.expired()
 
 
@@ -127,10 +127,10 @@ class FunctionTask:
 
     def __init__(self, tasks: Tasks, work: Work, ttl_ms: int, poll_ms: int) -> None:
         self.id = tasks.worker.new_id()
-        self.owner = work.owner
+        self.principal_name = work.principal_name
         self.modern = work.dialect.modern
         self.session: ServerSession | None = work.session
-        """The owner's last session (2025-11-25), which gets its notifications."""
+        """The principal's last session (2025-11-25), which gets its notifications."""
         self.held_bytes = 0
         self.outcome: bytes | Fault | None = None
         self._tasks = tasks
@@ -205,7 +205,7 @@ class FunctionTask:
             self.notify(PROGRESS, {PROGRESS_TOKEN: self._token, **report})
 
     def notify(self, method: str, params: Members) -> None:
-        """Send the owner's session a notification about this task (2025-11-25)."""
+        """Send the principal's session a notification about this task (2025-11-25)."""
         if self.session is not None and not self.modern:
             self.session.notify(method, with_related(msgspec.json.encode(params), self.id))
 
@@ -227,7 +227,7 @@ class FunctionTask:
             self._end("completed", outcome)
 
     def cancel(self) -> None:
-        """The owner cancels it."""
+        """Its principal cancels it."""
         if not self.state.over:
             self._end("cancelled", Fault("CANCELLED", "the task was cancelled"), "cancelled on request")
             self._stop("the task was cancelled")
@@ -266,7 +266,7 @@ class FunctionTask:
     # Its questions.
 
     async def ask(self, method: str, params: bytes, read: Read[T], key: str | None) -> T:
-        """The owner's answer to a question: in `tasks/update`, or on the stream of a `tasks/result`."""
+        """The principal's answer to a question: in `tasks/update`, or on the stream of a `tasks/result`."""
         if self.state.over:
             raise Fault("CANCELLED", "the task is over")
         name = self._key(method, key)

@@ -72,11 +72,11 @@ class Channels:
         elif host not in self._registrations:
             self._registrations[host] = asyncio.ensure_future(self._register(host))
 
-    def on_stream(self, owner: str) -> None:
+    def on_stream(self, principal_name: str) -> None:
         """A host of the stateless era opened a stream, on which it can be told of the channels."""
-        if owner in self._registrations:
-            self.leave(owner)
-            self.on_update(owner, enabled=True)
+        if principal_name in self._registrations:
+            self.leave(principal_name)
+            self.on_update(principal_name, enabled=True)
 
     def leave(self, host: HostKey) -> None:
         """A host is gone."""

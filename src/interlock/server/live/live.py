@@ -148,11 +148,11 @@ class LiveFeatures:
 
     def grant(self, exchange: Exchange, wanted: LiveFilter | None) -> LiveFilter | None:
         """The part of a stream that events may take: all that a host asks for."""
-        return wanted if wanted is not None and exchange.caller.owner in self._hosts else None
+        return wanted if wanted is not None and exchange.caller.principal_name in self._hosts else None
 
     def on_stream(self, exchange: Exchange) -> None:
         """A stream for messages of the server was opened."""
-        self.channels.on_stream(exchange.caller.owner)
+        self.channels.on_stream(exchange.caller.principal_name)
 
     def _host(self, dialect: mcp_dialect.Dialect) -> LiveHost | None:
         if not self._declared:
@@ -281,7 +281,7 @@ class LiveFeatures:
         self._finish(exchange, self._manifest(self._of(exchange).dialect))
 
     def _take_answer(self, exchange: Exchange) -> None:
-        self._requests.on_answer(exchange.caller.owner, exchange.request.params)
+        self._requests.on_answer(exchange.caller.principal_name, exchange.request.params)
         self._finish(exchange, {"taken": True})
 
     def _call(self, exchange: Exchange) -> None:
@@ -297,7 +297,7 @@ class LiveFeatures:
         if host is None and exchange.session is None and len(self._hosts) < MAX_HOSTS:
             host = self._host(exchange.dialect)
             if host is not None:
-                self._hosts[exchange.caller.owner] = host
+                self._hosts[exchange.caller.principal_name] = host
         if host is None:
             raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a host that speaks MCPL")
         return host
@@ -333,4 +333,4 @@ class LiveFeatures:
 
 
 def _key(exchange: Exchange) -> HostKey:
-    return exchange.caller.owner if exchange.session is None else exchange.session
+    return exchange.caller.principal_name if exchange.session is None else exchange.session

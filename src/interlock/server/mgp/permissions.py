@@ -46,24 +46,24 @@ class ServerPermissions:
         """The handler of each method, under all its names."""
         return {**dict.fromkeys(REQUEST, self._await), **dict.fromkeys(RESPONSE, self._decided)}
 
-    def grant(self, owner: str, permission: str) -> Grant | None:
+    def grant(self, principal_name: str, permission: str) -> Grant | None:
         """A client's decision about a permission; None without one."""
-        return self._grants.get(owner, {}).get(permission)
+        return self._grants.get(principal_name, {}).get(permission)
 
     def _await(self, exchange: Exchange) -> None:
         """A person decides at the client: until then the permissions are deferred."""
         params = read(exchange, PermissionRequestParams)
-        self._keep(exchange.caller.owner, dict.fromkeys(params.permissions, "deferred"))
+        self._keep(exchange.caller.principal_name, dict.fromkeys(params.permissions, "deferred"))
         self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(params.request_id))
 
     def _decided(self, exchange: Exchange) -> None:
         outcome = read(exchange, PermissionOutcome)
-        self._keep(exchange.caller.owner, outcome.grants)
+        self._keep(exchange.caller.principal_name, outcome.grants)
         self._framing.answer(exchange, b'"request_id":%b' % msgspec.json.encode(outcome.request_id))
 
-    def _keep(self, owner: str, grants: dict[str, Grant]) -> None:
-        known = self._grants.pop(owner, {})
+    def _keep(self, principal_name: str, grants: dict[str, Grant]) -> None:
+        known = self._grants.pop(principal_name, {})
         while len(self._grants) >= MAX_CLIENTS:
             del self._grants[next(iter(self._grants))]
         declared = expand(self.needed)
-        self._grants[owner] = known | {name: grant for name, grant in grants.items() if name in declared}
+        self._grants[principal_name] = known | {name: grant for name, grant in grants.items() if name in declared}

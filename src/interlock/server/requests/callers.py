@@ -17,7 +17,7 @@ from interlock.wire.messages import EMPTY_OBJECT, Request
 class Anyone(msgspec.Struct, frozen=True):
     """An unknown caller, or one that the transport vouches for."""
 
-    owner: str = "anyone"
+    principal_name: str = "anyone"
 
 
 class InProcessExchange(Exchange):

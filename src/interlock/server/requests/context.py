@@ -53,9 +53,9 @@ class Context:
         return self._work.exchange.request.id
 
     @property
-    def owner(self) -> str:
+    def principal_name(self) -> str:
         """The caller, as the server admitted them."""
-        return self._work.owner
+        return self._work.principal_name
 
     @property
     def revision(self) -> str:
@@ -101,7 +101,7 @@ class Context:
 
         Raises a `Fault` where the host has not enabled the feature set.
         """
-        host = self._work.owner if self._work.session is None else self._work.session
+        host = self._work.principal_name if self._work.session is None else self._work.session
         asking = self.server.scopes.elevate(host, feature, Scope(label, dict(payload or {})))
         if asyncio.get_running_loop() is self._loop:
             return await asking
@@ -109,7 +109,7 @@ class Context:
 
     def permission(self, name: str) -> Grant | None:
         """The client's decision about a permission that the server needs; None without one (MGP)."""
-        return self.server.permissions.grant(self._work.owner, name)
+        return self.server.permissions.grant(self._work.principal_name, name)
 
     @property
     def cancelled(self) -> bool:

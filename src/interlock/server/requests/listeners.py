@@ -104,11 +104,17 @@ class Listeners:
         if self._listener is not None:
             self._listener.on_stream_closed(stream)
 
-    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> object | None:
+    def deliver(
+        self, principal_name: str, method: str, feature: str | None, params: bytes, id: str | None
+    ) -> object | None:
         """Send a message on a stream of its host; with an id it is a request. Returns the stream; None if none takes
         it."""
         for stream in self._streams:
-            if stream.live is not None and stream.exchange.caller.owner == owner and stream.live.wants(method, feature):
+            if (
+                stream.live is not None
+                and stream.exchange.caller.principal_name == principal_name
+                and stream.live.wants(method, feature)
+            ):
                 named = {} if id is None else {"id": id}
                 stream.send(DELIVERY, {"method": method, "params": msgspec.Raw(params), **named})
                 return stream

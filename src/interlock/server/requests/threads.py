@@ -1,7 +1,7 @@
 """Threads for functions that block. They are daemons: unlike an executor's, they never delay the end of the process.
 
-A thread cannot be stopped, so a function whose caller gave up keeps its thread. Each owner therefore has half of the
-threads at most, and an owner that has none gets one even when all are busy.
+A thread cannot be stopped, so a function whose caller gave up keeps its thread. Each principal therefore has half of
+the threads at most, and a principal that has none gets one even when all are busy.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Job: TypeAlias = Callable[[], None]
 
 
 class Threads:
-    """At most `limit` threads, and as many again for owners that have none. They are started when needed.
+    """At most `limit` threads, and as many again for principals that have none. They are started when needed.
 
-    Jobs wait in a queue while all threads are busy, or while their owner uses up its share.
+    Jobs wait in a queue while all threads are busy, or while their principal uses up its share.
     """
 
     def __init__(self, limit: int) -> None:
@@ -32,11 +32,11 @@ class Threads:
         self._share = max(1, limit // 2)
         self._pool = _Pool()
         self._busy: OpenCounts[str] = OpenCounts()
-        """Threads by owner, also those that run a function whose caller gave up."""
+        """Threads by principal, also those that run a function whose caller gave up."""
         self._waiting: dict[str, deque[Job]] = {}
-        """Jobs of owners that use up their share."""
+        """Jobs of principals that use up their share."""
 
-    async def run(self, function: Callable[[], T], owner: str = "") -> T:
+    async def run(self, function: Callable[[], T], principal_name: str = "") -> T:
         """Call a function in a thread. A cancelled caller drops its result: the function itself runs on."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -48,7 +48,7 @@ class Threads:
                     work()
             finally:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(self._ended, owner)
+                    loop.call_soon_threadsafe(self._ended, principal_name)
 
         def work() -> None:
             try:
@@ -61,25 +61,25 @@ class Threads:
             else:
                 _settle(loop, answer, lambda: answer.set_result(value))
 
-        if self._busy[owner] >= self._share and self._limit > 1:
-            self._waiting.setdefault(owner, deque()).append(job)
+        if self._busy[principal_name] >= self._share and self._limit > 1:
+            self._waiting.setdefault(principal_name, deque()).append(job)
         else:
-            self._begin(job, owner)
+            self._begin(job, principal_name)
         return await answer
 
-    def _begin(self, job: Job, owner: str) -> None:
-        reserve = self._limit if owner and not self._busy[owner] else 0
+    def _begin(self, job: Job, principal_name: str) -> None:
+        reserve = self._limit if principal_name and not self._busy[principal_name] else 0
         self._pool.submit(job, self._limit + reserve)
-        self._busy.add(owner)
+        self._busy.add(principal_name)
 
-    def _ended(self, owner: str) -> None:
-        """A thread of an owner is free: its next job can begin."""
-        self._busy.add(owner, -1)
-        waiting = self._waiting.get(owner)
+    def _ended(self, principal_name: str) -> None:
+        """A thread of a principal is free: its next job can begin."""
+        self._busy.add(principal_name, -1)
+        waiting = self._waiting.get(principal_name)
         if waiting:
-            self._begin(waiting.popleft(), owner)
+            self._begin(waiting.popleft(), principal_name)
             if not waiting:
-                del self._waiting[owner]
+                del self._waiting[principal_name]
 
     @property
     def idle(self) -> bool:

@@ -38,7 +38,7 @@ MAX_ATTEMPTS: Final = 3
 class Decisions(Protocol):
     """The decisions of clients about permissions."""
 
-    def grant(self, owner: str, permission: str) -> Grant | None:
+    def grant(self, principal_name: str, permission: str) -> Grant | None:
         """A client's decision about a permission; None without one."""
 
 
@@ -97,10 +97,10 @@ class TaskHandle(Protocol):
         """Take a progress report of the function."""
 
     def notify(self, method: str, params: Members) -> None:
-        """Send the owner a notification about this task."""
+        """Send the caller a notification about this task."""
 
     async def ask(self, method: str, params: bytes, read: Read[T], key: str | None) -> T:
-        """Ask the owner a question."""
+        """Ask the caller a question."""
 
     def done(self, outcome: bytes | Fault) -> None:
         """Take the outcome of the function."""

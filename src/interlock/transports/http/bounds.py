@@ -45,18 +45,18 @@ class HttpBounds(msgspec.Struct, frozen=True):
     moment, and a client that reads nothing is cut off after `stall_s`."""
     unread_bytes: int = 256 * 1024 * 1024
     """Bytes that were written to clients and not read by them, over all connections."""
-    unread_bytes_per_owner: int = 64 * 1024 * 1024
+    unread_bytes_per_peer: int = 64 * 1024 * 1024
     """The same for one key, or for one address where there is no key."""
     keep_alive_s: float = 15.0
     """How often a comment is written to open event streams."""
     sse_streams: int = 10_000
     """Open streams of revision 2024-11-05. Beyond that the oldest without open calls is closed."""
-    sse_streams_per_owner: int = 256
-    sse_waiting_per_owner: int = 1024
+    sse_streams_per_principal: int = 256
+    sse_waiting_per_principal: int = 1024
     """Messages for such streams that wait for an earlier one to be read."""
-    sse_waiting_bytes_per_owner: int = 16 * 1024 * 1024
+    sse_waiting_bytes_per_principal: int = 16 * 1024 * 1024
     sse_waiting_bytes: int = 64 * 1024 * 1024
-    """The same in bytes, for one owner and in all. One message of each owner may wait in any case."""
+    """The same in bytes, for one principal and in all. One message of each principal may wait in any case."""
     session_idle_s: float = 30 * 60.0
     """How long a session without open streams or requests is kept."""
     replay_events: int = 256
@@ -75,7 +75,7 @@ class HttpBounds(msgspec.Struct, frozen=True):
             self,
             held_bytes=max(self.held_bytes, 2 * size),
             unread_bytes=max(self.unread_bytes, 4 * size),
-            unread_bytes_per_owner=max(self.unread_bytes_per_owner, 2 * size),
+            unread_bytes_per_peer=max(self.unread_bytes_per_peer, 2 * size),
             stream_bytes=max(self.stream_bytes, 2 * size),
             replay_unwritten_bytes=max(self.replay_unwritten_bytes, 2 * size),
             replay_total_bytes=max(self.replay_total_bytes, 4 * size),

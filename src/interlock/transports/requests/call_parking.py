@@ -31,8 +31,8 @@ class ParkingLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     parked: int = 4096
     """Calls that wait, of all clients together."""
-    per_owner: int = 256
-    """Calls of one owner that wait."""
+    per_principal: int = 256
+    """Calls of one principal that wait."""
     seconds: float = 600.0
     """How long a client has for each round."""
     rounds: int = 32
@@ -56,7 +56,7 @@ class Parkable(Protocol):
     """A call that can wait."""
 
     @property
-    def owner(self) -> str:
+    def principal_name(self) -> str:
         """Whose it is."""
 
     def expired(self) -> None:
@@ -82,7 +82,7 @@ class ParkedCall:
 
 
 class CallParking:
-    """Every call that waits, by its id. Bounded in number, in number per owner, and in time."""
+    """Every call that waits, by its id. Bounded in number, in number per principal, and in time."""
 
     def __init__(self, limits: ParkingLimits, secret: bytes, worker: Worker) -> None:
         self._limits = limits
@@ -91,7 +91,7 @@ class CallParking:
         """Tells this process from an earlier one of the same node and worker."""
         self._seal = Seal(b"request state", secret)
         self._parked: dict[bytes, ParkedCall] = {}
-        self._owners: OpenCounts[str] = OpenCounts()
+        self._by_principal: OpenCounts[str] = OpenCounts()
         self._finished: dict[bytes, ParkedCall] = {}
         """Calls that only stay for a retry, oldest first."""
         self._buffered_bytes = 0
@@ -105,10 +105,10 @@ class CallParking:
 
     def park(self, work: Parkable, binding: bytes) -> ParkedCall:
         """Park a call that is about to wait, bound to who asked for what. Raises RESOURCE_EXHAUSTED."""
-        self._evict_oldest(work.owner)
+        self._evict_oldest(work.principal_name)
         parked = ParkedCall(work, binding)
         self._parked[parked.id] = parked
-        self._owners.add(work.owner)
+        self._by_principal.add(work.principal_name)
         return parked
 
     def next_round(self, parked: ParkedCall, size: int) -> str:
@@ -148,7 +148,7 @@ class CallParking:
         self._finished.pop(parked.id, None)
         if self._parked.pop(parked.id, None) is not None:
             self._buffered_bytes -= parked.size_bytes
-            self._owners.add(parked.work.owner, -1)
+            self._by_principal.add(parked.work.principal_name, -1)
 
     def gave(self, state: str) -> bool:
         """Whether this node made a token, valid or not."""
@@ -171,9 +171,9 @@ class CallParking:
             raise refused()
         return parked, claim.round
 
-    def end(self, owner: str) -> None:
-        """End the calls of an owner that wait, and forget the outcomes that stay for a retry."""
-        for parked in [parked for parked in self._parked.values() if parked.work.owner == owner]:
+    def end(self, principal_name: str) -> None:
+        """End the calls of a principal that wait, and forget the outcomes that stay for a retry."""
+        for parked in [parked for parked in self._parked.values() if parked.work.principal_name == principal_name]:
             self._expire(parked)
 
     def close(self) -> None:
@@ -202,12 +202,12 @@ class CallParking:
         parked.size_bytes = size
         return True
 
-    def _evict_oldest(self, owner: str) -> None:
+    def _evict_oldest(self, principal_name: str) -> None:
         full = len(self._parked) >= self._limits.parked
-        if not full and self._owners[owner] < self._limits.per_owner:
+        if not full and self._by_principal[principal_name] < self._limits.per_principal:
             return
         for parked in self._finished.values():
-            if full or parked.work.owner == owner:
+            if full or parked.work.principal_name == principal_name:
                 self.leave(parked)
                 return
         raise Fault(
@@ -219,12 +219,12 @@ class CallParking:
 
 
 def binding_of(exchange: Exchange) -> bytes:
-    """A digest of who asks for what: the owner, the method, and every parameter but those that change on a retry."""
+    """A digest of who asks for what: principal, method, and every parameter but those that change on a retry."""
     params = members(exchange.request.params)
     for name in _NOT_BOUND:
         params.pop(name, None)
     plain = msgspec.json.decode(msgspec.json.encode(params))
-    identity = [exchange.caller.owner, exchange.request.method, plain]
+    identity = [exchange.caller.principal_name, exchange.request.method, plain]
     return hashlib.sha256(msgspec.json.encode(identity, order="deterministic")).digest()
 
 

@@ -56,4 +56,4 @@ class OpenRequests(Generic[W]):
 
 def _key(exchange: Exchange, id: Id) -> Key:
     # The text "1" and the number 1 are different ids.
-    return exchange.conversation or exchange.caller.owner, id
+    return exchange.conversation or exchange.caller.principal_name, id

@@ -79,9 +79,9 @@ class ParkedRequest(abc.ABC):
     # How it ends.
 
     @property
-    def owner(self) -> str:
+    def principal_name(self) -> str:
         """Whose it is."""
-        return self.exchange.caller.owner
+        return self.exchange.caller.principal_name
 
     @property
     def finished(self) -> bool:

@@ -25,7 +25,7 @@ class SessionLimits(msgspec.Struct, frozen=True):
     """How many sessions may be open."""
 
     total: int = 10_000
-    per_owner: int = 256
+    per_principal: int = 256
 
 
 class SessionRegistry(Generic[S]):
@@ -45,7 +45,7 @@ class SessionRegistry(Generic[S]):
         self._sessions: dict[str, S] = {}
         """By handle."""
         self._idle: IdleOrder[S] = IdleOrder()
-        self._owners: dict[str, IdleOrder[S]] = {}
+        self._by_principal: dict[str, IdleOrder[S]] = {}
 
     def bound(self, limits: SessionLimits) -> None:
         """Use other limits from now on."""
@@ -61,22 +61,22 @@ class SessionRegistry(Generic[S]):
         """The session that operators know by this handle."""
         return self._sessions.get(handle)
 
-    def count(self, owner: str) -> int:
-        """How many sessions an owner has."""
-        order = self._owners.get(owner)
+    def count(self, principal_name: str) -> int:
+        """How many sessions a principal has."""
+        order = self._by_principal.get(principal_name)
         return 0 if order is None else len(order)
 
     def open(self, session: S) -> None:
         """Take in a new session. Raises RESOURCE_EXHAUSTED where no idle session can give its place."""
-        owner = session.caller.owner
-        of_owner = self._owners.get(owner)
-        if of_owner is not None and len(of_owner) >= self.limits.per_owner:
-            self._displace(of_owner)
+        principal_name = session.caller.principal_name
+        of_principal = self._by_principal.get(principal_name)
+        if of_principal is not None and len(of_principal) >= self.limits.per_principal:
+            self._displace(of_principal)
         if len(self._sessions) >= self.limits.total:
             self._displace(self._idle)
         self._sessions[session.handle] = session
         self._idle.add(session)
-        self._owners.setdefault(owner, IdleOrder()).add(session)
+        self._by_principal.setdefault(principal_name, IdleOrder()).add(session)
         self._opened(session)
 
     def end(self, session: S, event: SessionEvent, reason: str) -> bool:
@@ -86,12 +86,12 @@ class SessionRegistry(Generic[S]):
         session.step(event)
         self._sessions.pop(session.handle, None)
         self._idle.remove(session)
-        owner = session.caller.owner
-        of_owner = self._owners.get(owner)
-        if of_owner is not None:
-            of_owner.remove(session)
-            if not of_owner:
-                del self._owners[owner]
+        principal_name = session.caller.principal_name
+        of_principal = self._by_principal.get(principal_name)
+        if of_principal is not None:
+            of_principal.remove(session)
+            if not of_principal:
+                del self._by_principal[principal_name]
         session.channel.close(SessionEnd(event, reason))
         self._ended(session, event)
         session.detach()

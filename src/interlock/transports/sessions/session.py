@@ -26,11 +26,11 @@ _HANDLE_DIGITS: Final = 12
 
 
 class AdmittedCaller(Protocol):
-    """The caller, as the service that admitted it knows it. Transports only compare owners."""
+    """The caller, as the service that admitted it knows it. Transports only compare names."""
 
     @property
-    def owner(self) -> str:
-        """The owner of its sessions, streams and handles. Those of another owner are unknown to this caller."""
+    def principal_name(self) -> str:
+        """The name of its principal. Sessions, streams and handles of another principal are unknown to this caller."""
 
 
 class ClientAnswer(asyncio.Future[bytes]):

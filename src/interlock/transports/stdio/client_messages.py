@@ -153,7 +153,7 @@ class ClientMessages:
             elif session is None:
                 hint = "send initialize first, or the request metadata of revision 2026-07-28"
                 raise Fault("INVALID_REQUEST", "no session is open", hint=hint)
-            elif caller.owner != session.caller.owner:
+            elif caller.principal_name != session.caller.principal_name:
                 hint = "send the credential that opened it"
                 raise Fault("ACCESS_DENIED", "the session belongs to another caller", hint=hint)
             else:
@@ -274,7 +274,7 @@ class ClientMessages:
         self._stream.send(message)
 
     def hold(self, exchange: StreamExchange) -> bool:
-        sender = self._sender or f"caller {exchange.caller.owner}"
+        sender = self._sender or f"caller {exchange.caller.principal_name}"
         return self._open_bytes.hold(exchange, sender, len(exchange.request.params))
 
     def release(self, exchange: StreamExchange) -> None:

@@ -61,7 +61,7 @@ class StdioServer(asyncio.Protocol):
         """`admit` reads the credential that a request may bring beside its method. Streams that share `unread` share
         its bound for unread bytes; those that share `open_bytes`, its bound for open requests. Open requests count for
         `sender`, or for the caller of each request where `sender` is empty."""
-        self.owner = caller.owner
+        self.peer = caller.principal_name
         self.client: tuple[str, int] | None = None
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -248,7 +248,7 @@ class StdioServer(asyncio.Protocol):
                     elif len(line) > LARGE:
                         self._reading = True
                         self._read(on=False)
-                        LargeReading.here().read(self.owner, line, limits, limits.members, self._read_large)
+                        LargeReading.here().read(self.peer, line, limits, limits.members, self._read_large)
                         return
                     elif line:
                         request = plain_request(line) if len(line) <= limits.message_bytes else None

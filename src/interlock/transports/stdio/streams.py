@@ -23,7 +23,7 @@ async def serve_standard_streams(
     service: Service, caller: AdmittedCaller, *, until: Coroutine[Any, Any, None] | None = None
 ) -> None:
     """Serve one client on standard input and output until it closes the input, or `until` ends."""
-    server = StdioServer(service, caller, open_bytes=RequestBytes(2 * MAX_BYTES))  # One owner has half of it.
+    server = StdioServer(service, caller, open_bytes=RequestBytes(2 * MAX_BYTES))  # One principal has half of it.
     with _own_streams() as (source, sink):
         await _attach(server, source, sink)
         ends = [asyncio.ensure_future(end) for end in (server.wait_closed(), until) if end is not None]

@@ -132,13 +132,13 @@ class _Rest:
     async def call(self, request: Request, info: RequestInfo) -> Response:
         caller = await self._admit(request)
         streams = "text/event-stream" in request.headers.get("accept", "").lower()
-        params = _params(request, info, await _arguments(request, caller.owner, self._limits), streams=streams)
+        params = _params(request, info, await _arguments(request, caller.principal_name, self._limits), streams=streams)
         exchange = RestExchange("tools/call", params, caller, streams=streams)
         return await self._answered(exchange, request, info, tool_result)
 
     async def validate(self, request: Request, info: RequestInfo) -> Response:
         caller = await self._admit(request)
-        params = _params(request, info, await _arguments(request, caller.owner, self._limits), streams=False)
+        params = _params(request, info, await _arguments(request, caller.principal_name, self._limits), streams=False)
         exchange = RestExchange("tools/validate", params, caller)
         return await self._answered(exchange, request, info, plain_result)
 
@@ -244,14 +244,14 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-async def _arguments(request: Request, owner: str, limits: Limits) -> bytes:
+async def _arguments(request: Request, principal_name: str, limits: Limits) -> bytes:
     """The body as one unambiguous JSON object. Raises a Fault."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         message = f"the content type {kind[:100]} is not supported" if kind else "the request has no content type"
         raise Fault("UNSUPPORTED_MEDIA_TYPE", message, hint="send application/json")
     body = await request.body()
-    read = await LargeReading.here().value(owner, body, limits) if len(body) > LARGE else None
+    read = await LargeReading.here().value(principal_name, body, limits) if len(body) > LARGE else None
     try:
         value = msgspec.json.decode(body) if read is None else read.value
     except JSON_ERRORS as cause:

@@ -45,7 +45,7 @@ class Spans:
             "mcp.method.name": exchange.request.method,
             "mcp.protocol.version": exchange.dialect.revision.name,
             "jsonrpc.request.id": str(exchange.request.id)[:_MAX_TEXT],
-            "interlock.agent": exchange.caller.owner[:_MAX_TEXT],
+            "interlock.agent": exchange.caller.principal_name[:_MAX_TEXT],
         }
         if exchange.preview.uri is not None:
             attributes["mcp.resource.uri"] = redact(exchange.preview.uri)[:_MAX_TEXT]

@@ -76,9 +76,9 @@ class Retries:
         if answers and call.target.kind == "tool" and not isinstance(exchange, ParkedExchange):
             call.answer_through(ParkedExchange(exchange, self._parking, lambda: binding_of(call)))
 
-    def end(self, owner: str) -> None:
-        """End the calls of an owner that wait."""
-        self._parking.end(owner)
+    def end(self, principal_name: str) -> None:
+        """End the calls of a principal that wait."""
+        self._parking.end(principal_name)
 
     def close(self) -> None:
         """End every call that waits."""
@@ -86,10 +86,10 @@ class Retries:
 
 
 def binding_of(call: Call) -> bytes:
-    """A digest of owner, method, target and arguments. The order of members does not matter."""
+    """A digest of principal, method, target and arguments. The order of members does not matter."""
     target = call.target
     identity = [
-        call.caller.owner,
+        call.caller.principal_name,
         call.exchange.request.method,
         target.kind,
         target.server,

@@ -189,7 +189,7 @@ class CallbackRelay:
         """The response of the caller's client. Raises MISSING_CAPABILITY where it answers no callbacks."""
         exchange = self._call.exchange
         if agreed_on(exchange.dialect, callbacks.EXTENSION):
-            renamed, answer = self._parts.open.open(self._call.caller.owner, exchange.request.id, callback)
+            renamed, answer = self._parts.open.open(self._call.caller.principal_name, exchange.request.id, callback)
             exchange.notify(callbacks.REQUEST, callbacks.callback_params(renamed))
             try:
                 return (await answer).response

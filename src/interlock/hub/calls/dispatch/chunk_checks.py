@@ -146,7 +146,9 @@ class ChunkChecks:
         while self._pieces:
             value, size = self._pieces[0]
             try:
-                found: Found = await self._judging.run_result(self._call.caller.owner, partial(judge_result, value))
+                found: Found = await self._judging.run_result(
+                    self._call.caller.principal_name, partial(judge_result, value)
+                )
             except Exception:  # a piece that cannot be judged is flagged as that
                 found = (UNJUDGED,)
             self._pieces.popleft()

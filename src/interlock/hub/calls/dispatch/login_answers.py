@@ -21,7 +21,7 @@ def answer_with_login(call: Call, fault: Fault, upstream: Upstream | None) -> No
     message = f"{server} needs a login"
     page = None
     if upstream is not None and dialect.capabilities.elicitation_url:
-        page = upstream.login_page(call.caller.owner, call.caller.principal)
+        page = upstream.login_page(call.caller.principal_name, call.caller.principal)
     if page is None:
         refusal = Fault("LOGIN_REQUIRED", message, hint=fault.hint)
         if call.target.kind == "tool" and not dialect.rest:

@@ -20,7 +20,7 @@ MAX_BYTES_EACH: Final = 16 * 1024 * 1024
 
 
 class _CutText(msgspec.Struct):
-    owner: str
+    principal_name: str
     text: bytes
     bounds: list[int]
     until: float
@@ -37,26 +37,26 @@ class ResultPages:
         self._bytes = 0
         self._bytes_of: dict[str, int] = {}
 
-    def keep(self, owner: str, text: bytes, ends: Sequence[int], of: Tool | None = None) -> tuple[str, int]:
+    def keep(self, principal_name: str, text: bytes, ends: Sequence[int], of: Tool | None = None) -> tuple[str, int]:
         """Keep a text, divided at `ends`. Returns the address of its first page, and the number of pages."""
         text = text[: _boundary(text, MAX_BYTES_EACH)]
-        self._evict_oldest(owner, len(text))
+        self._evict_oldest(principal_name, len(text))
         bounds = [0, *(end for end in ends if end < len(text)), len(text)]
         id_ = secrets.token_urlsafe(18)
-        self._cut_texts[id_] = _CutText(owner, text, bounds, self._clock() + LIFE_S, of)
+        self._cut_texts[id_] = _CutText(principal_name, text, bounds, self._clock() + LIFE_S, of)
         self._bytes += len(text)
-        self._bytes_of[owner] = self._bytes_of.get(owner, 0) + len(text)
+        self._bytes_of[principal_name] = self._bytes_of.get(principal_name, 0) + len(text)
         return f"{PREFIX}{id_}/1", len(bounds) - 1
 
     def read(
-        self, owner: str, uri: str, may_have: Callable[[Tool], bool] = lambda tool: True
+        self, principal_name: str, uri: str, may_have: Callable[[Tool], bool] = lambda tool: True
     ) -> tuple[bytes, Tool | None]:
-        """A page, as a `resources/read` result, and the tool that it came from. `may_have` says whether its owner may
-        still call that. Raises RESOURCE_NOT_FOUND."""
+        """A page, as a `resources/read` result, and the tool that it came from. `may_have` says whether its principal
+        may still call that. Raises RESOURCE_NOT_FOUND."""
         id_, _, number = uri.removeprefix(PREFIX).partition("/")
         cut = self._cut_texts.get(id_)
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
-        there = cut is not None and cut.owner == owner and cut.until >= self._clock()
+        there = cut is not None and cut.principal_name == principal_name and cut.until >= self._clock()
         if cut is None or not there or not 0 < page < len(cut.bounds) or not (cut.of is None or may_have(cut.of)):
             hint = "the rest of a result is kept for 15 minutes; repeat the call"
             raise Fault("RESOURCE_NOT_FOUND", "Resource not found", hint=hint, data={"uri": uri[:300]})
@@ -67,17 +67,19 @@ class ResultPages:
         content = {"uri": uri, "mimeType": "text/plain", "text": text, "_meta": about}
         return msgspec.json.encode({"contents": [content]}), cut.of
 
-    def _evict_oldest(self, owner: str, size: int) -> None:
+    def _evict_oldest(self, principal_name: str, size: int) -> None:
         now = self._clock()
         for id_, cut in list(self._cut_texts.items()):
             full = self._bytes + size > MAX_BYTES
-            full_of_own = cut.owner == owner and self._bytes_of.get(owner, 0) + size > MAX_BYTES_EACH
+            full_of_own = (
+                cut.principal_name == principal_name and self._bytes_of.get(principal_name, 0) + size > MAX_BYTES_EACH
+            )
             if full or full_of_own or cut.until < now:
                 del self._cut_texts[id_]
                 self._bytes -= len(cut.text)
-                self._bytes_of[cut.owner] -= len(cut.text)
-                if not self._bytes_of[cut.owner]:
-                    del self._bytes_of[cut.owner]
+                self._bytes_of[cut.principal_name] -= len(cut.text)
+                if not self._bytes_of[cut.principal_name]:
+                    del self._bytes_of[cut.principal_name]
 
 
 def head(text: bytes, most: int) -> int:

@@ -112,16 +112,18 @@ class ResultPostprocessor:
         self, call: Call, result: bytes, deliver: Callable[[bytes], None], on_unwanted: Callable[[bytes], None] | None
     ) -> None:
         prepared = _Prepared(result, text=WITHHELD if self._withholds else None)
-        judging, owner = self._judging, call.caller.owner
+        judging, principal_name = self._judging, call.caller.principal_name
         is_wanted = None if on_unwanted is None else lambda: call.exchange.can_answer_later
         try:
-            with judging.holding_result(owner, len(result)):
-                prepared = await judging.run_result(owner, lambda: self._prepared(result), is_wanted)
+            with judging.holding_result(principal_name, len(result)):
+                prepared = await judging.run_result(principal_name, lambda: self._prepared(result), is_wanted)
                 if self._max_tokens is not None and prepared.long is not None:
                     long, max_tokens = prepared.long, self._max_tokens
                     extra = len(long.texts) > len(long.blocks)
                     division = await self._tokens.divide(long.texts, max_tokens, whole_last=extra)
-                    cut = await judging.run_result(owner, lambda: cut_result(long, division, max_tokens, extra))
+                    cut = await judging.run_result(
+                        principal_name, lambda: cut_result(long, division, max_tokens, extra)
+                    )
                     prepared = prepared._replace(cut=cut)
         except Unwanted:
             assert on_unwanted is not None
@@ -136,10 +138,10 @@ class ResultPostprocessor:
     async def _search_error_in_thread(
         self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]
     ) -> None:
-        judging, owner = self._judging, call.caller.owner
+        judging, principal_name = self._judging, call.caller.principal_name
         try:
-            with judging.holding_result(owner, len(error.message) + len(error.data)):
-                searched = await judging.run_result(owner, lambda: self._searched_error(error))
+            with judging.holding_result(principal_name, len(error.message) + len(error.data)):
+                searched = await judging.run_result(principal_name, lambda: self._searched_error(error))
         except Exception as cause:  # the call is answered, and flagged
             searched = SearchedError(withheld(error) if self._withholds else error, (unjudged(cause),))
         self._deliver_error(call, searched, deliver)
@@ -206,7 +208,7 @@ class ResultPostprocessor:
     def _with_link(self, call: Call, cut: CutResult) -> bytes:
         """The head of a result, how much of it that is, and where the rest can be read."""
         division = cut.division
-        uri, count = self._pages.keep(call.caller.owner, cut.rest, division.bounds, call.target.tool)
+        uri, count = self._pages.keep(call.caller.principal_name, cut.rest, division.bounds, call.target.tool)
         about = "" if division.exact else "about "
         note = (
             f"[Cut here: {division.shown:,} of {about}{division.total:,} tokens are shown. "

@@ -108,7 +108,7 @@ class Translation:
         matter = "" if approval is None or approval.by_rule else approval.matter
         if state is not None or matter:
             expires = asyncio.get_running_loop().time() + self._states.life_s
-            token = self._states.close(self._call.caller.owner, self._purpose(), state, expires, matter)
+            token = self._states.close(self._call.caller.principal_name, self._purpose(), state, expires, matter)
             fields[STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)
 
@@ -178,7 +178,9 @@ class Translation:
             token = msgspec.json.decode(raw, type=str)
         except msgspec.DecodeError:
             raise Fault("INVALID_PARAMS", "requestState must be a string") from None
-        return self._states.open(token, self._call.caller.owner, self._purpose(), asyncio.get_running_loop().time())
+        return self._states.open(
+            token, self._call.caller.principal_name, self._purpose(), asyncio.get_running_loop().time()
+        )
 
     def _purpose(self) -> str:
         """The purpose of a sealed state: this method of this target with these arguments, in any order."""

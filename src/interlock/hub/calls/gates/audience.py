@@ -34,7 +34,7 @@ class AudienceGate:
 
         def belongs(call: Call) -> Verdict:
             exchange = call.exchange
-            if has(tool, audiences(call.caller.owner, exchange.dialect, exchange.session)):
+            if has(tool, audiences(call.caller.principal_name, exchange.dialect, exchange.session)):
                 return PASS
             name = tool.shown if call.caller.bare else tool.exposed
             fault = refused(tool, name)

@@ -52,7 +52,9 @@ class MaskingGate:
 
     async def _mask_in_thread(self, masker: Masker, call: Call) -> Verdict:
         arguments = call.arguments
-        return _use(call, *await self._judging.run_check(call.caller.owner, lambda: masker.mask_value(arguments)))
+        return _use(
+            call, *await self._judging.run_check(call.caller.principal_name, lambda: masker.mask_value(arguments))
+        )
 
 
 def _use(call: Call, masked: object, counts: Counter[str]) -> Verdict:

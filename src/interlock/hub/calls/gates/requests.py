@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from interlock.config.settings import ServerSettings
 from interlock.config.value_types import RequestPolicy
-from interlock.hub.auth.principals import Principal, shown_owner
+from interlock.hub.auth.principals import Principal, shown_principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.catalog.target import CLIENT_KINDS, Target
@@ -35,7 +35,7 @@ class RequestsGate:
             case "allow":
                 return PASS
             case "ask":
-                client = shown_owner(target.within)
+                client = shown_principal(target.within)
                 return Ask(f"{target.server} asks for {target.name} at the client of {client}.", rule)
         hint = f'the operator allows it with {target.name} = "allow" under [servers.{target.server}.requests]'
         fault = Fault("PERMISSION_DENIED", f"{target.server} may not ask a client for {target.name}", hint=hint)

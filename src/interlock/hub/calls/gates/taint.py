@@ -114,8 +114,8 @@ class _Recipient(msgspec.Struct, frozen=True):
     principal: Principal
 
     @property
-    def owner(self) -> str:
-        return self.principal.owner
+    def principal_name(self) -> str:
+        return self.principal.name
 
 
 class TaintGate:
@@ -150,7 +150,7 @@ class TaintGate:
     def _taint_of(self, call: Call) -> Taint | None:
         """The taint because of which a call is asked about."""
         caller = call.caller
-        taint = self._policy.taints.of(caller.owner)
+        taint = self._policy.taints.of(caller.principal_name)
         if taint is None or caller.principal.kind == "person":
             return None
         return taint if taint.asking or self._policy.asks(caller) else None

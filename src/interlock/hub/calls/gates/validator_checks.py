@@ -129,7 +129,7 @@ class ToolCheck:
             values = find()
             return self.judge(values), {} if self._network is None else self._names(values)
 
-        objections, names = await self._judging.run_check(call.caller.owner, judge)
+        objections, names = await self._judging.run_check(call.caller.principal_name, judge)
         verdict = self._settle(call, objections)
         if verdict is not PASS or self._network is None:
             return verdict

@@ -19,7 +19,7 @@ from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.redaction import redact
-from interlock.hub.auth.principals import TOKEN, Principal, local_person, shown_owner
+from interlock.hub.auth.principals import TOKEN, Principal, local_person, shown_principal
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import STATE, Retries, binding_of, token_of
@@ -122,7 +122,7 @@ class CallApprovals:
         if call.plain or not call.exchange.dialect.modern or STATE not in call.members:
             return ""
         now, purpose = asyncio.get_running_loop().time(), binding_of(call).hex()
-        return self._states.approved(token_of(call), call.caller.owner, purpose, now)
+        return self._states.approved(token_of(call), call.caller.principal_name, purpose, now)
 
     def fits(self, call: Call, approval: Approval, ask: Ask) -> bool:
         """Whether an approval is about this call as it stands now. A rule must still answer the question."""
@@ -152,10 +152,10 @@ class CallApprovals:
                 return _waiting(decision, ask)
 
     async def _hold(self, call: Call, decision: Decision, view: str) -> Decision:
-        owner = call.caller.owner
-        if self._awaiting.total() >= MAX_AWAITING or self._awaiting[owner] >= MAX_AWAITING_PER_CALLER:
+        principal_name = call.caller.principal_name
+        if self._awaiting.total() >= MAX_AWAITING or self._awaiting[principal_name] >= MAX_AWAITING_PER_CALLER:
             return decision
-        self._awaiting.add(owner)
+        self._awaiting.add(principal_name)
         call.caller.open_calls.awaiting_approval.add(call)
         own_client = self._ask_own_client(call, decision, view)
         progress = asyncio.ensure_future(_progress(call, decision))
@@ -172,7 +172,7 @@ class CallApprovals:
             if own_client is not None:
                 own_client.cancel()
             call.caller.open_calls.awaiting_approval.discard(call)
-            self._awaiting.add(owner, -1)
+            self._awaiting.add(principal_name, -1)
 
     def _ask_own_client(self, call: Call, decision: Decision, view: str) -> asyncio.Task[None] | None:
         """Ask at the caller's own client, if the operator named its person and it can show the whole question."""
@@ -244,7 +244,7 @@ def question_of(call: Call, ask: Ask) -> ApprovalRequest:
         shown=_shown(target),
         text=ask.question,
         rule=ask.rule,
-        # A server's request has no definition: an answer about it holds for the client of one owner.
+        # A server's request has no definition: an answer about it holds for the client of one principal.
         fingerprint=target.within if tool is None else tool.fingerprint(),
         arguments_hash=fingerprint(call.arguments),
         summary=summary_of(call.arguments),
@@ -257,7 +257,7 @@ def question_of(call: Call, ask: Ask) -> ApprovalRequest:
 
 def _shown(target: Target) -> str:
     if target.within:
-        return f"{target.name} at the client of {shown_owner(target.within)}"
+        return f"{target.name} at the client of {shown_principal(target.within)}"
     return target.shown
 
 

@@ -101,7 +101,7 @@ class EventAttachment:
         """Events for the client of a call, as content blocks. Undelivered events wait again."""
         events, left = await self._deliveries.take(self._agent, MAX_EVENTS, MAX_BYTES)
         try:
-            added = await self._judging.run_result(call.caller.owner, lambda: blocks(events, left, MAX_TEXT))
+            added = await self._judging.run_result(call.caller.principal_name, lambda: blocks(events, left, MAX_TEXT))
         except BaseException:
             await self._put_back(events)
             raise

@@ -175,7 +175,9 @@ class LiveTools:
         before = self._deliveries.delivered(agent)[-most:] if again else []
         events, left = await self._deliveries.take(agent, most, MAX_BYTES)
         try:
-            content = await self._judging.run_result(exchange.caller.owner, lambda: blocks([*before, *events], left))
+            content = await self._judging.run_result(
+                exchange.caller.principal_name, lambda: blocks([*before, *events], left)
+            )
             if events and not exchange.can_answer_now:
                 raise _left()
         except BaseException:

@@ -127,7 +127,7 @@ class Pool:
         if self._opening:
             await asyncio.wait(self._opening)
 
-    # Connections call these (`channel.Owner`).
+    # Connections call these (`channel.Principal`).
 
     def release(self, connection: HttpChannel, keep: bool) -> None:
         """A connection is free again."""

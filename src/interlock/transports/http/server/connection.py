@@ -54,8 +54,8 @@ class HttpConnection(asyncio.Protocol):
         self.watcher: RequestWatcher | None = None
         """Learns that the client of this request has gone."""
         self._queue: deque[HttpRequest | AsgiRequest] = deque()
-        self._owner = ""
-        """The owner of the request that is being answered, or was last; see `admit`."""
+        self._principal_name = ""
+        """The principal of the request that is being answered, or was last; see `admit`."""
         self._advancing = False
         self._draining = False
         self._ended = False
@@ -128,7 +128,7 @@ class HttpConnection(asyncio.Protocol):
                 self._unparsed += 1
                 head = known[0]
                 request = self.active = HttpRequest(self, head, head.keep_alive, body)
-                self._owner = ""
+                self._principal_name = ""
                 self._endpoint.handle(request)
                 return
         reader.read(data)
@@ -248,10 +248,10 @@ class HttpConnection(asyncio.Protocol):
         if self.active is request:
             self.watcher = watcher
 
-    def admit(self, request: HttpRequest, owner: str) -> None:
-        """Count the bytes of this request for the owner of its key, and no longer for its address."""
+    def admit(self, request: HttpRequest, principal_name: str) -> None:
+        """Count the bytes of this request for the principal of its key, and no longer for its address."""
         if self.active is request:
-            self._owner = owner
+            self._principal_name = principal_name
 
     def on_body_released(self) -> None:
         """The request under way needs its body no more."""
@@ -272,10 +272,10 @@ class HttpConnection(asyncio.Protocol):
     # The counts of unread bytes and of bodies read these (`unread_bytes.SlowReader`).
 
     @property
-    def owner(self) -> str:
+    def peer(self) -> str:
         """The caller that the endpoint admitted, or the client's address."""
-        if self._owner:
-            return f"caller {self._owner}"
+        if self._principal_name:
+            return f"caller {self._principal_name}"
         return "address" if self.client is None else f"address {self.client[0]}"
 
     @property
@@ -335,7 +335,7 @@ class HttpConnection(asyncio.Protocol):
             self._reads.add(self)
 
     def _begin(self, request: HttpRequest | AsgiRequest) -> None:
-        self.active, self._owner = request, ""
+        self.active, self._principal_name = request, ""
         if isinstance(request, AsgiRequest):
             self._application.begin(request)
         elif request.refusal is None:

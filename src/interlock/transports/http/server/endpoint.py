@@ -140,12 +140,12 @@ class McpEndpoint:
         refused = unfit(head.headers)
         return None if refused is None else GuardRefusal(*refused)
 
-    def owner_of(self, path: str, headers: Headers) -> str:
-        """The owner of the key in a head, where it admits its caller; empty otherwise."""
+    def principal_name_of(self, path: str, headers: Headers) -> str:
+        """The principal of the key in a head, where it admits its caller; empty otherwise."""
         if KEY not in headers:
             return ""
         try:
-            return self.legacy_sse.admit(path, headers).owner
+            return self.legacy_sse.admit(path, headers).principal_name
         except Fault:
             return ""
 
@@ -209,7 +209,7 @@ class McpEndpoint:
             return
         else:
             known = head.session
-            if not isinstance(known, HttpSession) or known.over or known.owner != caller.owner:
+            if not isinstance(known, HttpSession) or known.over or known.principal_name != caller.principal_name:
                 known = self._session(http, caller)
                 head.names_session(known)
             session = known
@@ -224,7 +224,7 @@ class McpEndpoint:
         head = http.head
         caller: AdmittedCaller = self._service.admit(head.path, head.headers)
         if KEY in head.headers:
-            http.connection.admit(http, caller.owner)
+            http.connection.admit(http, caller.principal_name)
         return caller
 
     def _message(self, http: HttpRequest, caller: AdmittedCaller) -> None:
@@ -232,7 +232,7 @@ class McpEndpoint:
         read = http.message
         if read is None and len(http.body) > LARGE:
             self._malformed.check(http)
-            LargeBody(http, self).read(caller.owner, self._limits)
+            LargeBody(http, self).read(caller.principal_name, self._limits)
             return
         if isinstance(read, BadMessage):
             raise read

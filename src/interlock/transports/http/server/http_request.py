@@ -105,7 +105,7 @@ class RequestConnection(Protocol):
         """The listening address."""
 
     @property
-    def owner(self) -> str:
+    def peer(self) -> str:
         """The caller that the endpoint admitted, or the client's address."""
 
     @property
@@ -119,9 +119,9 @@ class RequestConnection(Protocol):
     def watch(self, request: HttpRequest, watcher: RequestWatcher | None) -> None:
         """Tell the watcher if the client goes before this request is answered."""
 
-    def admit(self, request: HttpRequest, owner: str) -> None:
-        """Count the bytes of this request for the owner of its key, and no longer for its address. Callers without a
-        key may share an owner, so their address counts."""
+    def admit(self, request: HttpRequest, principal_name: str) -> None:
+        """Count the bytes of this request for the principal of its key, and no longer for its address. Callers without
+        a key may share a principal, so their address counts."""
 
     def finish(self, request: HttpRequest, data: bytes) -> None:
         """Write the last bytes of an answer."""
@@ -162,7 +162,7 @@ class HttpRequest(msgspec.Struct, eq=False):
     @property
     def sender(self) -> str:
         """The caller that the endpoint admitted with a key, or the client's address: for whom its bytes count."""
-        return "" if self.over else self.connection.owner
+        return "" if self.over else self.connection.peer
 
     @property
     def received(self) -> int:

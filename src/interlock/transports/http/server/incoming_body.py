@@ -21,7 +21,7 @@ class BodyOwner(Protocol):
     """The connection of a body."""
 
     @property
-    def owner(self) -> str:
+    def peer(self) -> str:
         """The caller that the endpoint admitted, or the client's address."""
 
     def unanswered_bytes(self) -> int:
@@ -64,10 +64,10 @@ class IncomingBody:
         self._began = 0
         """Sequence number of a body in chunks. Older ones are read first."""
         self._sender = ""
-        """The owner of its caller; empty for a small body, or a caller without a valid key."""
+        """The principal that sends it; empty for a small body, or a caller without a valid key."""
 
     def begin(self, request: RequestHead | AsgiRequest, length: int, sender: str) -> None:
-        """The body of this request comes next. `sender`: the owner of its caller, for a large body with a valid key."""
+        """The body of this request comes next. `sender` is its principal, for a large body with a valid key."""
         self._length = length
         self._chunks = 0
         self._sender = sender
@@ -158,7 +158,7 @@ class IncomingBody:
     @property
     def sender(self) -> str:
         """The caller that sends the body, or the client's address."""
-        return f"caller {self._sender}" if self._sender else self._connection.owner
+        return f"caller {self._sender}" if self._sender else self._connection.peer
 
     def give_way(self) -> None:
         """Refuse a body that comes in slowly: others need its memory."""

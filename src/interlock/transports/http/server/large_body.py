@@ -29,10 +29,12 @@ class LargeBody:
         self._handler = handler
         self._reading: asyncio.Task[None] | None = None
 
-    def read(self, owner: str, limits: Limits) -> None:
-        """Read the body when it is its owner's turn, unless the client goes before."""
+    def read(self, principal_name: str, limits: Limits) -> None:
+        """Read the body when it is its principal_name's turn, unless the client goes before."""
         http = self._http
-        self._reading = LargeReading.here().read(owner, http.take_body(), limits, limits.members, self._on_read)
+        self._reading = LargeReading.here().read(
+            principal_name, http.take_body(), limits, limits.members, self._on_read
+        )
         http.connection.watch(http, self)
 
     def on_request_gone(self, http: HttpRequest) -> None:

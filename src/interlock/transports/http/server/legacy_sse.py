@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LegacySse:
-    """Every stream of one HTTP face. Bounded in number, and per owner."""
+    """Every stream of one HTTP face. Bounded in number, and per principal."""
 
     def __init__(self, service: Service, limits: Limits, bounds: HttpBounds, open_bytes: RequestBytes) -> None:
         self._service = service
@@ -42,7 +42,7 @@ class LegacySse:
         self._bounds = bounds
         self._open_bytes = open_bytes
         self._streams: dict[str, _Stream] = {}
-        self._owners: OpenCounts[str] = OpenCounts()
+        self._by_principal: OpenCounts[str] = OpenCounts()
         self.waiting = WaitingPosts(bounds)
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class LegacySse:
         head = http.head
         caller = self.admit(head.path, head.headers)
         if KEY in head.headers:
-            http.connection.admit(http, caller.owner)
+            http.connection.admit(http, caller.principal_name)
         stream, messages = STREAM.match(head.path), MESSAGES.match(head.path)
         if stream is not None and head.method == b"GET":
             self._open(http, caller, stream[1])
@@ -92,8 +92,8 @@ class LegacySse:
 
     def _open(self, http: HttpRequest, caller: AdmittedCaller, prefix: str) -> None:
         bounds = self._bounds
-        if self._owners[caller.owner] >= bounds.sse_streams_per_owner:
-            self._displace(caller.owner)
+        if self._by_principal[caller.principal_name] >= bounds.sse_streams_per_principal:
+            self._displace(caller.principal_name)
         if len(self._streams) >= bounds.sse_streams:
             self._displace(None)
         id_ = self._service.worker.new_id()
@@ -111,17 +111,17 @@ class LegacySse:
         http.begin_stream()
         http.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
         server.write_to(cast("asyncio.WriteTransport", _EventWriter(http)))
-        posts = PostReader(server, caller.owner, self.waiting)
+        posts = PostReader(server, caller.principal_name, self.waiting)
         server.connection_made(posts)
         stream = self._streams[id_] = _Stream(id_, http.head.path, http.head.headers, caller, server, posts)
-        self._owners.add(caller.owner)
+        self._by_principal.add(caller.principal_name)
         http.connection.watch(http, stream)
         server.on_closed(lambda: self._gone(id_))
 
-    def _displace(self, owner: str | None) -> None:
-        """Close the oldest stream without open calls, of one owner or of all."""
+    def _displace(self, principal_name: str | None) -> None:
+        """Close the oldest stream without open calls, of one principal or of all."""
         for stream in self._streams.values():
-            if not stream.server.busy and owner in (None, stream.caller.owner):
+            if not stream.server.busy and principal_name in (None, stream.caller.principal_name):
                 stream.server.close()
                 self._gone(stream.id)
                 return
@@ -129,7 +129,7 @@ class LegacySse:
 
     def _take(self, http: HttpRequest, caller: AdmittedCaller, id_: str) -> None:
         stream = self._streams.get(id_)
-        if stream is None or stream.caller.owner != caller.owner:
+        if stream is None or stream.caller.principal_name != caller.principal_name:
             raise _unknown(id_, self._service.worker)
         kind = http.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
@@ -147,12 +147,12 @@ class LegacySse:
     def _gone(self, id_: str) -> None:
         stream = self._streams.pop(id_, None)
         if stream is not None:
-            owner = stream.caller.owner
-            self._owners.add(owner, -1)
+            principal_name = stream.caller.principal_name
+            self._by_principal.add(principal_name, -1)
 
 
 def _unknown(id: str, here: Worker) -> Fault:
-    """The fault for an id that is not found here, or not its owner's. Its prefix says where the id belongs."""
+    """The fault for an id that is not found here, or not its principal's. Its prefix says where the id belongs."""
     named = read_id(id)
     if named is None or named[0] == here:
         return Fault("SESSION_UNKNOWN", "no such stream", hint="open one with GET on /sse")

@@ -1,7 +1,7 @@
 """The messages that clients of revision 2024-11-05 post, each on a connection of its own, as one stream reads them.
 
 A message is answered with 202 once it was read. Its body counts until then, and its request until it is answered.
-Messages that arrive while an earlier one is read wait in a queue with bounds per owner and in all. Beyond them a
+Messages that arrive while an earlier one is read wait in a queue with bounds per principal and in all. Beyond them a
 message is refused, and can be sent again.
 """
 
@@ -26,36 +26,36 @@ class WaitingPosts:
         self._messages: OpenCounts[str] = OpenCounts()
         self._bytes: OpenCounts[str] = OpenCounts()
         self.bytes = 0
-        """Bytes of all owners."""
+        """Bytes of all principals."""
 
-    def add(self, owner: str, size: int) -> None:
-        """Count a message. Raises RESOURCE_EXHAUSTED, but not for the first of an owner."""
-        bounds, messages = self._bounds, self._messages[owner]
+    def add(self, principal_name: str, size: int) -> None:
+        """Count a message. Raises RESOURCE_EXHAUSTED, but not for the first of a principal."""
+        bounds, messages = self._bounds, self._messages[principal_name]
         if messages and (
-            messages >= bounds.sse_waiting_per_owner
-            or self._bytes[owner] + size > bounds.sse_waiting_bytes_per_owner
+            messages >= bounds.sse_waiting_per_principal
+            or self._bytes[principal_name] + size > bounds.sse_waiting_bytes_per_principal
             or self.bytes + size > bounds.sse_waiting_bytes
         ):
             message = f"{messages} messages wait to be read already"
             raise Fault("RESOURCE_EXHAUSTED", message, hint="send it again in a moment", retry_after_ms=1000)
-        self._messages.add(owner)
-        self._bytes.add(owner, size)
+        self._messages.add(principal_name)
+        self._bytes.add(principal_name, size)
         self.bytes += size
 
-    def remove(self, owner: str, size: int) -> None:
+    def remove(self, principal_name: str, size: int) -> None:
         """The message waits no more."""
         self.bytes -= size
-        self._bytes.add(owner, -size)
-        self._messages.add(owner, -1)
+        self._bytes.add(principal_name, -size)
+        self._messages.add(principal_name, -1)
 
 
 class PostReader(asyncio.ReadTransport):
     """Reads the messages of one stream, as a socket would: the server pauses it while it cannot take more."""
 
-    def __init__(self, server: StdioServer, owner: str, counts: WaitingPosts) -> None:
+    def __init__(self, server: StdioServer, principal_name: str, counts: WaitingPosts) -> None:
         super().__init__()
         self._server: StdioServer | None = server
-        self._owner = owner
+        self._principal_name = principal_name
         self._counts = counts
         self._reads = ReadQueue.of(asyncio.get_running_loop())
         self._waiting: dict[HttpRequest, int] = {}
@@ -72,7 +72,7 @@ class PostReader(asyncio.ReadTransport):
             self._hand_over(http)
             return
         size = len(http.body)
-        self._counts.add(self._owner, size)
+        self._counts.add(self._principal_name, size)
         self._waiting[http] = size
         http.connection.watch(http, self)
 
@@ -137,7 +137,7 @@ class PostReader(asyncio.ReadTransport):
 
     def _drop(self, http: HttpRequest) -> None:
         http.connection.watch(http, None)
-        self._counts.remove(self._owner, self._waiting.pop(http))
+        self._counts.remove(self._principal_name, self._waiting.pop(http))
 
 
 def _ended() -> Fault:

@@ -47,8 +47,8 @@ class Endpoint(Protocol):
         """The refusal of a request that does not depend on its body, if there is one. Called before a body is read that
         did not come together with the head."""
 
-    def owner_of(self, path: str, headers: Headers) -> str:
-        """The owner of the key in a head, where it admits its caller; empty otherwise."""
+    def principal_name_of(self, path: str, headers: Headers) -> str:
+        """The principal of the key in a head, where it admits its caller; empty otherwise."""
 
     def tick(self) -> None:
         """Drop what has expired. Called regularly."""
@@ -92,7 +92,7 @@ class HttpListener:
         self.streams: dict[HttpRequest, float] = {}
         """The open event streams, and when each gets its next comment."""
         self.bodies = RequestBodies(bounds, endpoint.open_bytes)
-        self.unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_owner)
+        self.unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_peer)
         self.overrun = 0
         """Streams closed because their clients did not read them."""
         self.refused = 0

@@ -246,7 +246,7 @@ class RequestReader:
         length = int(head.get(b"content-length", b"0"))
         self.phase = _BODY
         is_large = length > listener.bounds.early_bytes or b"transfer-encoding" in head
-        sender = listener.endpoint.owner_of(path if is_mcp else ENTRANCE, head) if is_large else ""
+        sender = listener.endpoint.principal_name_of(path if is_mcp else ENTRANCE, head) if is_large else ""
         if is_mcp:
             understood = RequestHead(method, path, head, keep_alive, version == "1.1", length)
             self.body.begin(understood, length, sender)

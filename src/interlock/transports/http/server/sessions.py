@@ -1,4 +1,4 @@
-"""Sessions of the handshake era over HTTP. A session is known to the owner who opened it, and to nobody else."""
+"""Sessions of the handshake era over HTTP. A session is known to the principal who opened it, and to nobody else."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class HttpSession(SessionChannel):
         "_open_requests",
         "opened",
         "over",
-        "owner",
+        "principal_name",
         "session",
         "streams"
     )  # fmt: skip
@@ -54,7 +54,7 @@ class HttpSession(SessionChannel):
         """The requests that are being served."""
         self.over = False
         """Whether it was ended."""
-        self.owner = ""
+        self.principal_name = ""
         self.session: TransportSession
         """The service's half."""
         self._clock = clock
@@ -67,7 +67,7 @@ class HttpSession(SessionChannel):
         """The service opened its half."""
         self.session = session
         self.streams = streams
-        self.owner = session.caller.owner
+        self.principal_name = session.caller.principal_name
 
     @property
     def open_calls(self) -> int:
@@ -185,10 +185,10 @@ class HttpSessions:
         return channel, greeting
 
     def find(self, id: bytes, caller: AdmittedCaller) -> HttpSession:
-        """A session of this caller. Raises SESSION_UNKNOWN, with the same message for a session of another owner."""
+        """A session of this caller. Raises SESSION_UNKNOWN, also for a session of another principal."""
         named = id.decode("latin-1")
         channel = self._by_id.get(named) or self._resume(named, caller)
-        if channel is None or channel.owner != caller.owner:
+        if channel is None or channel.principal_name != caller.principal_name:
             raise Fault("SESSION_UNKNOWN", "no such session", hint="open a new one with initialize")
         channel.touch()
         return channel
@@ -225,7 +225,7 @@ class HttpSessions:
 
     def _begin(self, channel: HttpSession, session: TransportSession) -> None:
         primes = session.dialect.revision is R2025_11_25
-        channel.begin(session, Streams(self._bounds, self._budget, session.caller.owner, primes=primes))
+        channel.begin(session, Streams(self._bounds, self._budget, session.caller.principal_name, primes=primes))
         self._by_id[session.id] = channel
 
     def _forget(self, channel: HttpSession) -> None:

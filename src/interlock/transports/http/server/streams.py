@@ -23,43 +23,43 @@ STANDALONE = "s"
 
 
 class ReplayBudget:
-    """Bounds the bytes that all sessions keep for replay. Beyond the limit the owner with the most loses events."""
+    """Bounds the bytes that all sessions keep for replay. Beyond the limit the principal with the most loses events."""
 
-    __slots__ = ("_by_owner", "_limit", "_owners", "_used")
+    __slots__ = ("_by_principal", "_limit", "_sessions_by_principal", "_used")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
-        self._owners: dict[str, int] = {}
-        """The bytes of each owner."""
-        self._by_owner: dict[str, Counter[Streams]] = {}
+        self._by_principal: dict[str, int] = {}
+        """The bytes of each principal."""
+        self._sessions_by_principal: dict[str, Counter[Streams]] = {}
 
-    def add(self, owner: str, streams: Streams, size: int) -> None:
-        """A session of this owner keeps so many bytes more."""
+    def add(self, principal_name: str, streams: Streams, size: int) -> None:
+        """A session of this principal keeps so many bytes more."""
         self._used += size
-        self._owners[owner] = self._owners.get(owner, 0) + size
-        self._by_owner.setdefault(owner, Counter())[streams] += size
+        self._by_principal[principal_name] = self._by_principal.get(principal_name, 0) + size
+        self._sessions_by_principal.setdefault(principal_name, Counter())[streams] += size
 
-    def remove(self, owner: str, streams: Streams, size: int) -> None:
-        """A session of this owner dropped an event."""
+    def remove(self, principal_name: str, streams: Streams, size: int) -> None:
+        """A session of this principal dropped an event."""
         self._used -= size
-        self._owners[owner] -= size
-        sessions = self._by_owner[owner]
+        self._by_principal[principal_name] -= size
+        sessions = self._sessions_by_principal[principal_name]
         sessions[streams] -= size
         if not sessions[streams]:
             del sessions[streams]
         if not sessions:
-            del self._by_owner[owner], self._owners[owner]
+            del self._sessions_by_principal[principal_name], self._by_principal[principal_name]
 
-    def leaves_enough(self, owner: str) -> bool:
-        """Whether as much is free as this owner's sessions keep."""
-        return self._owners[owner] <= self._limit - self._used
+    def leaves_enough(self, principal_name: str) -> bool:
+        """Whether as much is free as this principal's sessions keep."""
+        return self._by_principal[principal_name] <= self._limit - self._used
 
     def enforce(self) -> None:
-        """Drop events until the limit is met: of the owner that has most, the oldest of its largest sessions."""
+        """Drop events until the limit is met: of the principal that has most, the oldest of its largest sessions."""
         while self._used > self._limit:
-            largest = max(self._owners, key=self._owners.__getitem__)
-            for streams, _ in self._by_owner[largest].most_common():
+            largest = max(self._by_principal, key=self._by_principal.__getitem__)
+            for streams, _ in self._sessions_by_principal[largest].most_common():
                 while self._used > self._limit and streams.drop_oldest():
                     pass
 
@@ -71,17 +71,17 @@ class Streams:
         "_bounds",
         "_budget",
         "_by_token",
-        "_owner",
         "_primes",
+        "_principal_name",
         "_replayable",
         "_replayable_bytes",
         "standalone",
     )
 
-    def __init__(self, bounds: HttpBounds, budget: ReplayBudget, owner: str, primes: bool) -> None:
+    def __init__(self, bounds: HttpBounds, budget: ReplayBudget, principal_name: str, primes: bool) -> None:
         self._bounds = bounds
         self._budget = budget
-        self._owner = owner
+        self._principal_name = principal_name
         self._primes = primes
         self._by_token: dict[str, SessionStream] = {}
         self._replayable: deque[tuple[SessionStream, int, bytes]] = deque()
@@ -126,7 +126,7 @@ class Streams:
         self._replayable.append((stream, position, event))
         stream.replayable += 1
         self._replayable_bytes += len(event)
-        self._budget.add(self._owner, self, len(event))
+        self._budget.add(self._principal_name, self, len(event))
         bounds = self._bounds
         if len(self._replayable) > bounds.replay_events:
             self._drop(0)
@@ -134,7 +134,9 @@ class Streams:
             written = self._oldest_written()
             if written is not None:
                 self._drop(written)
-            elif self._replayable_bytes > bounds.replay_unwritten_bytes or not self._budget.leaves_enough(self._owner):
+            elif self._replayable_bytes > bounds.replay_unwritten_bytes or not self._budget.leaves_enough(
+                self._principal_name
+            ):
                 self._drop(0)
             else:
                 break
@@ -179,7 +181,7 @@ class Streams:
         del self._replayable[place]
         stream.replayable -= 1
         self._replayable_bytes -= len(event)
-        self._budget.remove(self._owner, self, len(event))
+        self._budget.remove(self._principal_name, self, len(event))
         self.forget(stream)
 
 
