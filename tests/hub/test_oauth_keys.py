@@ -14,6 +14,7 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from interlock.config.settings import HubSettings, IssuerSettings, OAuthSettings
 from interlock.hub.auth.oauth.discovery import keys_url
+from interlock.hub.auth.oauth.issuer_keys import read_keys
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
@@ -103,6 +104,16 @@ async def test_shared_secrets_and_small_keys_of_a_key_set_are_passed_over(tmp_pa
             assert (await call(hub.url + "/mcp", issuer.token(key)))[0] == 401, key.kid
         forged = issuer.token(RSAKey.import_key(sealing.as_dict(private=True, use="sig")))
         assert (await call(hub.url + "/mcp", forged))[0] == 401
+
+
+def test_keys_that_make_a_check_slow_and_documents_that_are_nested_deeply_are_passed_over() -> None:
+    document = json.loads(keys_document(Issuer().rsa))
+    (good,) = document["keys"]
+    # A check of any signature with this exponent takes 60 ms.
+    document["keys"].append({**good, "kid": "slow", "e": "A" + good["n"][1:-1] + "Q"})
+    assert list(read_keys(json.dumps(document).encode())) == [good["kid"]]
+    with pytest.raises(Fault):
+        read_keys(b'{"keys":[{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}]}")
 
 
 def hold_keys_back(hub: RunningHub, issuer: Issuer) -> None:

@@ -48,6 +48,7 @@ class ConsoleIssuer(Issuer):
         target = head.split(" ")[1]
         path = urlsplit(target).path
         self.asked.append(path)
+        await self.gate.wait()
         if path == "/authorize":
             writer.write(f"HTTP/1.1 302 Found\r\nlocation: {self.authorize(target)}\r\n".encode())
             writer.write(b"content-length: 0\r\nconnection: close\r\n\r\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from collections.abc import AsyncIterator
@@ -35,6 +36,15 @@ async def issuer() -> AsyncIterator[ConsoleIssuer]:
 async def hub(tmp_path: Path, issuer: ConsoleIssuer) -> AsyncIterator[RunningHub]:
     async with running_hub(tmp_path, {}, hub=issuer.hub()) as hub:
         yield hub
+
+
+def with_further(issuer: ConsoleIssuer, other: ConsoleIssuer) -> HubSettings:
+    """Settings of a hub whose people log in at both issuers."""
+    settings = issuer.hub()
+    own = msgspec.structs.asdict(settings.oauth) | {"issuer": other.base}
+    further = IssuerSettings(**{name: own[name] for name in IssuerSettings.__struct_fields__})
+    oauth = msgspec.structs.replace(settings.oauth, issuers={"other": further})
+    return msgspec.structs.replace(settings, oauth=oauth)
 
 
 async def begin(browser: Browser, issuer: str) -> str:
@@ -212,12 +222,13 @@ async def test_t52_an_issuers_token_of_another_issuer_opens_nothing_and_logins_o
 ) -> None:
     monkeypatch.setattr(issuer_login, "REDEEMED_PER_MINUTE", 2)
     async with ConsoleIssuer() as other:
-        settings = issuer.hub()
-        own = msgspec.structs.asdict(settings.oauth) | {"issuer": other.base}
-        further = IssuerSettings(**{name: own[name] for name in IssuerSettings.__struct_fields__})
-        oauth = msgspec.structs.replace(settings.oauth, issuers={"other": further})
-        async with running_hub(tmp_path, {}, hub=msgspec.structs.replace(settings, oauth=oauth)) as hub:
-            assert await log_in(Browser(hub, PUBLIC), other) == 200
+        async with running_hub(tmp_path, {}, hub=with_further(issuer, other)) as hub:
+            browser = Browser(hub, PUBLIC)
+            back = other.authorize(await begin(browser, other.base))
+            began = dict(browser.cookies)
+            assert await come_back(browser, back) == 200
+            browser.cookies = dict(began)
+            assert await come_back(browser, back) == 403, "a used login does not count as one more"
             # The hub trusts both issuers, and one hands out a token of the other.
             monkeypatch.setattr(issuer, "token", lambda **claims: other.token(**{**claims, "iss": other.base}))
             browser = Browser(hub, PUBLIC)
@@ -227,6 +238,24 @@ async def test_t52_an_issuers_token_of_another_issuer_opens_nothing_and_logins_o
             back = other.authorize(await begin(browser, other.base))
             assert (await come_back(browser, back), other.asked.count("/token")) == (429, asked)
             assert len(browser.cookies) == 1, "the login can come back later"
+
+
+async def test_a_slow_issuer_delays_only_a_few_logins_at_itself(
+    tmp_path: Path, issuer: ConsoleIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuer_login, "MAX_ASKING", 1)
+    monkeypatch.setattr(issuer_login, "MAX_WAITING", 1)
+    async with ConsoleIssuer() as slow, running_hub(tmp_path, {}, hub=with_further(issuer, slow)) as hub:
+        slow.gate.clear()
+        pressed = {
+            asyncio.ensure_future(Browser(hub, PUBLIC).post("/console/login/issuer", {"issuer": slow.base}))
+            for _ in range(3)
+        }
+        (refused,), waiting = await asyncio.wait(pressed, return_when=asyncio.FIRST_COMPLETED)
+        assert (refused.result().status, len(waiting)) == (503, 2)
+        assert await log_in(Browser(hub, PUBLIC), issuer) == 200, "each issuer has places of its own"
+        slow.gate.set()
+        assert [answer.status for answer in await asyncio.gather(*waiting)] == [200, 200]
 
 
 async def test_t51_a_session_ends_with_its_token_and_without_the_issuer_there_is_no_button(

@@ -398,6 +398,7 @@ def test_a_session_id_must_be_visible_ascii(session: str) -> None:
         "http://x/a b",
         "x",
         "http://x/é",
+        "http://é.example/",
     ],
 )
 def test_only_plain_http_addresses_are_taken(url: str) -> None:

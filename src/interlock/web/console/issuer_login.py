@@ -40,11 +40,14 @@ LASTS: Final = timedelta(minutes=10)
 METADATA_S: Final = 300.0
 MAX_COOKIE: Final = 4096
 MAX_ASKING: Final = 8
-"""Concurrent requests to issuers. Further logins wait."""
+"""Concurrent logins that ask one issuer. Further ones wait."""
+MAX_WAITING: Final = 32
+"""Logins that wait for one issuer. Further ones are refused."""
 REDEEMED_PER_MINUTE: Final = 60
 """Logins of all people per minute for which the hub asks issuers, because issuers limit the hub's requests."""
 MAX_REDEEMED: Final = 10_000
 """Used logins that are remembered, each for ten minutes."""
+RETRY_AFTER_MS: Final = 5000
 WAY: Final = " at an issuer"
 """The count of failures for this kind of login. It is separate, because the issuer may be down."""
 
@@ -56,6 +59,30 @@ class LoginCookie(msgspec.Struct, frozen=True):
     expires: datetime
 
 
+class IssuerPlaces:
+    """The places for logins that ask one issuer. A slow issuer delays only the logins at it."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(MAX_ASKING)
+        self._waiting = 0
+
+    def demand(self) -> None:
+        """Raise RESOURCE_EXHAUSTED if too many logins wait for this issuer."""
+        if self._waiting >= MAX_WAITING:
+            message = f"{MAX_WAITING} logins wait for this issuer"
+            raise Fault("RESOURCE_EXHAUSTED", message, hint="try again later", retry_after_ms=RETRY_AFTER_MS)
+
+    async def __aenter__(self) -> None:
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self._free.release()
+
+
 class IssuerLogin:
     """The logins of one console at issuers."""
 
@@ -64,7 +91,8 @@ class IssuerLogin:
         self._login = login
         self._resolver = Resolver()
         self._encryption = Encryption(console.hub_app.keys.derived(b"console login"))
-        self._asking = asyncio.Semaphore(MAX_ASKING)
+        self._places: dict[str, IssuerPlaces] = {}
+        """By the names of issuers in the configuration."""
         self._rate = Meter("logins at issuers", Rate(per_minute=REDEEMED_PER_MINUTE))
         self._redeemed: dict[str, None] = {}
         """The states of logins that came back, oldest first. Each may ask the issuer once."""
@@ -77,8 +105,10 @@ class IssuerLogin:
         self._login.demand_few_failures(request, WAY)
         oauth, issuer = self._issuer(form.get("issuer", ""))
         local = self._console.is_local(request)
+        places = self._places_at(issuer.issuer or "")
+        places.demand()
         try:
-            async with self._asking:
+            async with places:
                 metadata, client = await self._discovered(issuer)
             back = f"{'http' if local else 'https'}://{host_of(request)}{CALLBACK}"
             scopes = tuple(issuer.scopes)
@@ -108,32 +138,44 @@ class IssuerLogin:
         except Fault as fault:
             # Any site can send a browser here. That costs little, so it is neither counted nor recorded.
             return await self._login.show_refusal(fault)
-        # Check before the issuer is asked, so that a stranger cannot cause endless requests. The cookie stays valid.
+        # Check before the issuer is asked, so that a stranger cannot cause endless requests.
         self._login.demand_few_failures(request, WAY)
-        self._demand_rate()
         try:
-            async with self._asking:
-                principal = await self._principal(began, f"{CALLBACK}?{request.url.query}")
+            code = code_of(began.request, f"{CALLBACK}?{request.url.query}")
+            self._demand_unused(began)
         except Fault as fault:
-            response = await self._login.refuse(request, fault, WAY)
-        else:
-            # Not a redirect: the browser would count it as cross-site, and not send the new cookie.
-            page = HTMLResponse(await render("logged_in.html", {"home": HOME, "person": ""}))
-            response = self._login.open_session(request, principal, "token", page, proven=True)
-        response.delete_cookie(_cookie(local), path="/", secure=not local, httponly=True, samesite="lax")
-        return response
+            return _without_cookie(await self._login.refuse(request, fault, WAY), local)
+        places = self._places_at(began.request.issuer)
+        # A login that finds no place comes back later: its cookie stays valid.
+        places.demand()
+        self._demand_rate()
+        self._redeem(began)
+        try:
+            async with places:
+                principal = await self._principal(began, code)
+        except Fault as fault:
+            return _without_cookie(await self._login.refuse(request, fault, WAY), local)
+        # Not a redirect: the browser would count it as cross-site, and not send the new cookie.
+        page = HTMLResponse(await render("logged_in.html", {"home": HOME, "person": ""}))
+        return _without_cookie(self._login.open_session(request, principal, "token", page, proven=True), local)
+
+    def _places_at(self, issuer: str) -> IssuerPlaces:
+        return self._places.setdefault(issuer, IssuerPlaces())
 
     def _demand_rate(self) -> None:
-        """Count a login that came back. Raises RATE_LIMITED."""
+        """Count a login that asks its issuer. Raises RATE_LIMITED."""
         wait = self._rate.take_if_allowed(time.monotonic())
         if wait > 0:
             message = f"{REDEEMED_PER_MINUTE} people logged in at an issuer within a minute"
             raise Fault("RATE_LIMITED", message, hint="reload this page later", retry_after_ms=int(wait * 1000) + 1)
 
-    def _redeem(self, began: LoginCookie) -> None:
-        """Use up a login. Raises LOGIN_REQUIRED if it was used before, so that the issuer is asked only once."""
+    def _demand_unused(self, began: LoginCookie) -> None:
+        """Raises LOGIN_REQUIRED if a login was used before, so that the issuer is asked only once."""
         if began.request.state in self._redeemed:
             raise Fault("LOGIN_REQUIRED", "This login came back before", hint="Log in again.")
+
+    def _redeem(self, began: LoginCookie) -> None:
+        """Use up a login."""
         if len(self._redeemed) >= MAX_REDEEMED:
             del self._redeemed[next(iter(self._redeemed))]
         self._redeemed[began.request.state] = None
@@ -162,9 +204,7 @@ class IssuerLogin:
         assert client is not None
         return metadata, client
 
-    async def _principal(self, began: LoginCookie, callback: str) -> Principal:
-        code = code_of(began.request, callback)
-        self._redeem(began)
+    async def _principal(self, began: LoginCookie, code: str) -> Principal:
         oauth, issuer = self._issuer(began.request.issuer)
         metadata, client = await self._discovered(issuer)
         if metadata.token_endpoint is None:
@@ -206,6 +246,12 @@ async def _verified(oauth: TokenAuthentication, token: str) -> Principal:
     except AuthenticationPending as pending:
         await asyncio.wait([pending.settled])
         return oauth.tokens.principal(token, HOME)
+
+
+def _without_cookie(response: Response, local: bool) -> Response:
+    """The response, which takes the cookie of the finished login from the browser."""
+    response.delete_cookie(_cookie(local), path="/", secure=not local, httponly=True, samesite="lax")
+    return response
 
 
 def _cookie(local: bool) -> str:

@@ -15,6 +15,7 @@ from interlock.transports.http.client.documents import fetch
 from interlock.transports.http.client.origin import split_url
 from interlock.transports.resolving import Resolver, guarded, guarded_for
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 MAX_BYTES: Final = 64 * 1024
 
@@ -48,7 +49,7 @@ class _Metadata(msgspec.Struct):
 
 
 def _read(document: bytes, issuer: str) -> str:
-    metadata = msgspec.json.decode(document, type=_Metadata)
+    metadata = decode_json(document, _Metadata, "UPSTREAM_ERROR", "the metadata cannot be read")
     if metadata.issuer != issuer:
         raise ValueError(f"the document is of the issuer {metadata.issuer[:200]!r}")
     origin, _ = split_url(metadata.jwks_uri)

@@ -20,6 +20,7 @@ from interlock.hub.auth.oauth.discovery import fetch_keys, keys_url
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 PublicKey = RSAKey | ECKey | OKPKey
 
@@ -33,6 +34,8 @@ MAX_WAITING: Final = 1024
 """Callers who wait for a fetch; further ones get SERVER_NOT_READY."""
 _NOT_FETCHED: Final = "the hub is fetching the issuer's keys"
 RSA_BITS: Final = range(2048, 8193)
+RSA_EXPONENT_BITS: Final = 32
+"""Longer public exponents make the check of a signature slow: 60 ms with 3,072 bits. Issuers use 65537."""
 
 
 class IssuerKeys:
@@ -130,13 +133,14 @@ class IssuerKeys:
 
 
 def read_keys(document: bytes) -> Mapping[str, PublicKey]:
-    """The keys of a JWK set that can verify a signature (RFC 7517). Raises ValueError if there is none.
+    """The keys of a JWK set that can verify a signature (RFC 7517). Raises Fault or ValueError if there is none.
 
     Shared secrets are ignored, and so are two keys with the same id.
     """
     found: dict[str, PublicKey] = {}
     duplicates: set[str] = set()
-    for number, jwk in enumerate(msgspec.json.decode(document, type=_KeySet).keys[:MAX_KEYS]):
+    published = decode_json(document, _KeySet, "UPSTREAM_ERROR", "the key set cannot be read")
+    for number, jwk in enumerate(published.keys[:MAX_KEYS]):
         key = _public_key(jwk)
         if key is None:
             continue
@@ -166,7 +170,9 @@ def _public_key(jwk: dict[str, object]) -> PublicKey | None:
     except (JoseError, ValueError, TypeError, KeyError):
         return None
     if isinstance(key, RSAKey):
-        return key if key.public_key.key_size in RSA_BITS else None
+        exponent = key.public_key.public_numbers().e
+        good = key.public_key.key_size in RSA_BITS and exponent.bit_length() <= RSA_EXPONENT_BITS
+        return key if good else None
     return key if isinstance(key, ECKey | OKPKey) else None
 
 

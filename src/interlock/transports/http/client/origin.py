@@ -36,6 +36,8 @@ def split_url(url: str) -> tuple[Origin, str]:
     if parts.username is not None or parts.password is not None:
         raise Fault("INVALID_PARAMS", "a URL must not hold a password", hint="configure an Authorization header")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if not target.isascii() or any(char <= " " or char == "\x7f" for char in target + parts.hostname):
-        raise Fault("INVALID_PARAMS", "a URL must be plain ASCII without spaces", hint="percent-encode it")
+    sent = target + parts.hostname
+    if not sent.isascii() or any(char <= " " or char == "\x7f" for char in sent):
+        hint = "percent-encode it, and write its host as xn--…"
+        raise Fault("INVALID_PARAMS", "a URL must be plain ASCII without spaces", hint=hint)
     return Origin(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)), target
