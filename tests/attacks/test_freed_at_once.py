@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -102,6 +103,18 @@ async def rest(port: int, tool: str) -> None:
     assert await ask(port, framed(port, "POST", f"/tools/{tool}", json.dumps({"text": LARGE}).encode()))
 
 
+async def rest_left(port: int, tool: str) -> None:
+    """The client goes while the hub waits for it to read the rest of a long answer."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    reader, writer = await asyncio.open_connection(sock=sock, limit=1_024)
+    writer.write(framed(port, "POST", f"/tools/{tool}", json.dumps({"text": 10 * LARGE}).encode()))
+    assert b" 200 " in await reader.read(100)
+    writer.close()
+
+
 async def rest_that_fails(port: int, tool: str) -> None:
     assert await ask(port, framed(port, "POST", f"/tools/{tool}", json.dumps({"no": LARGE}).encode()))
 
@@ -143,6 +156,7 @@ WAYS: list[Callable[[int, str], object]] = [
     cut_off,
     with_delete,
     rest,
+    rest_left,
     rest_that_fails,
     rest_cut_off,
     admin,

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from interlock.events import EventFilter, Gap, Subscription
@@ -27,6 +27,7 @@ from interlock.hub.admin.table import OPERATIONS
 from interlock.protocols.traces import new_trace_id
 from interlock.web.console.page import Console, Visit
 from interlock.web.console.sessions import ConsoleSession
+from interlock.web.streamed_response import StreamedResponse
 from interlock.wire.errors import Fault
 from interlock.wire.sse import KEEP_ALIVE
 
@@ -111,7 +112,7 @@ class EventStreams:
             subscription.close()
 
 
-class _Stream(StreamingResponse):
+class _Stream(StreamedResponse):
     """A response that releases its stream when it ends, even if it never began."""
 
     def __init__(self, streams: EventStreams, session: ConsoleSession) -> None:

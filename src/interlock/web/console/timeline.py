@@ -8,13 +8,14 @@ from urllib.parse import urlencode
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from interlock.hub.admin.audit_log import Entries, OneEntry
 from interlock.hub.admin.tools import ToolRows, Why
 from interlock.hub.audit.record import DECISION, RETRIED, Record
 from interlock.hub.audit.search import FoundEntry, RecordId
 from interlock.web.console.page import Visit
+from interlock.web.streamed_response import StreamedResponse
 from interlock.wire.errors import Fault
 
 PAGE: Final = 50
@@ -47,7 +48,7 @@ async def export(visit: Visit) -> Response:
         return Response(media_type=EXPORTED)
     first = await _search(visit, EXPORT_PAGE)
     headers = {"content-disposition": 'attachment; filename="interlock-timeline.jsonl"'}
-    return StreamingResponse(_lines(visit, first), media_type=EXPORTED, headers=headers)
+    return StreamedResponse(_lines(visit, first), media_type=EXPORTED, headers=headers)
 
 
 async def _lines(visit: Visit, found: Entries) -> AsyncIterator[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from interlock.process.turns import Octets, slices_in_turns
 from interlock.protocols.mcp.answers import INPUT_REQUIRED, read_members
@@ -14,6 +14,7 @@ from interlock.protocols.registry.errors import ErrorBody, error_body
 from interlock.transports.exchange import unanswered
 from interlock.transports.http.server.answers import bearer_challenge
 from interlock.transports.large_reading import LargeReading
+from interlock.web.streamed_response import StreamedResponse
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE, CheckedJson, object_of
 from interlock.wire.limits import DEFAULT
@@ -95,7 +96,7 @@ def answer_in_pieces(pieces: AsyncIterator[Octets], info: RequestInfo, size: int
     headers = {"cache-control": "no-store", **_headers(info)}
     if size is not None:
         headers["content-length"] = str(size)
-    return StreamingResponse(pieces, 200, headers, "application/json")
+    return StreamedResponse(pieces, 200, headers, "application/json")
 
 
 def refusal(fault: Fault, info: RequestInfo, *, allow: str = "") -> Response:

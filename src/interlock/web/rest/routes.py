@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -42,6 +42,7 @@ from interlock.web.rest.outcomes import (
     tool_result,
 )
 from interlock.web.rest.page import documentation_page
+from interlock.web.streamed_response import StreamedResponse
 from interlock.wire.errors import Fault, internal_error
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE, JoinedArray, object_of
@@ -165,7 +166,7 @@ class _Rest:
             assert not isinstance(first, JoinedArray)
             if not isinstance(first, bytes):
                 events = self._events(first, exchange, info)
-                return StreamingResponse(events, headers=_STREAM_HEADERS, media_type="text/event-stream")
+                return StreamedResponse(events, headers=_STREAM_HEADERS, media_type="text/event-stream")
             body = await read(first)
         except Fault as fault:
             # Only a caller that may see the tool learns its documentation URL.
@@ -173,7 +174,7 @@ class _Rest:
                 info = await self._with_documentation(exchange, request, info)
             return refusal(fault, info)
         if exchange.streams and "application/json" not in request.headers["accept"].lower():
-            return StreamingResponse(_event("result", *body), headers=_STREAM_HEADERS, media_type="text/event-stream")
+            return StreamedResponse(_event("result", *body), headers=_STREAM_HEADERS, media_type="text/event-stream")
         return good_answer(body, info)
 
     async def _serve(self, exchange: RestExchange, request: Request) -> RestEvent | bytes | JoinedArray | None:
