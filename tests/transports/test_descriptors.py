@@ -16,7 +16,7 @@ import asyncio, resource, sys
 from interlock.process.descriptors import raise_limit
 from interlock.transports.stdio.process import Command, ServerProcess
 
-class Owner:
+class Listener:
     def __init__(self): self.said, self.end = b"", asyncio.get_running_loop().create_future()
     @property
     def output(self): return self
@@ -32,11 +32,11 @@ CHILD = "import resource, sys; sys.stdin.read(); print(resource.getrlimit(resour
 async def main():
     given = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     now = raise_limit()
-    owner = Owner()
-    process = await ServerProcess.start(Command((sys.executable, "-c", CHILD), {}, None), owner, 1024)
+    listener = Listener()
+    process = await ServerProcess.start(Command((sys.executable, "-c", CHILD), {}, None), listener, 1024)
     await process.end()
-    await owner.end
-    print(given, now, resource.getrlimit(resource.RLIMIT_NOFILE)[0], int(owner.said))
+    await listener.end
+    print(given, now, resource.getrlimit(resource.RLIMIT_NOFILE)[0], int(listener.said))
 
 asyncio.run(main())
 """

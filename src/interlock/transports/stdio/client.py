@@ -135,7 +135,7 @@ class StdioLink(OneStreamLink):
             stdin.write(message)
             stdin.write(b"\n")
 
-    # Events of the process (`process.ProcessOwner`).
+    # Events of the process (`process.ProcessListener`).
 
     def paused(self, full: bool) -> None:
         self._full = full

@@ -65,7 +65,7 @@ class Command(msgspec.Struct, frozen=True):
     """Its limits, if it runs contained."""
 
 
-class ProcessOwner(Protocol):
+class ProcessListener(Protocol):
     """The link to the process."""
 
     @property
@@ -99,9 +99,9 @@ def environment(command: Command) -> dict[str, str]:
 class ServerProcess(asyncio.SubprocessProtocol):
     """A running server."""
 
-    def __init__(self, owner: ProcessOwner, write_limit: int) -> None:
-        self._owner = owner
-        self._output = owner.output
+    def __init__(self, listener: ProcessListener, write_limit: int) -> None:
+        self._listener = listener
+        self._output = listener.output
         self._write_limit = write_limit
         self._loop = asyncio.get_running_loop()
         self._batching = Batching.of(self._loop)
@@ -119,11 +119,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.pid: int = 0
 
     @classmethod
-    async def start(cls, command: Command, owner: ProcessOwner, write_limit: int) -> ServerProcess:
+    async def start(cls, command: Command, listener: ProcessListener, write_limit: int) -> ServerProcess:
         """Run the command. Raises UPSTREAM_UNAVAILABLE, saying what is missing."""
         if not command.argv:
             raise Fault("UPSTREAM_UNAVAILABLE", "no command is configured", hint="name the program to run")
-        process = cls(owner, write_limit)
+        process = cls(listener, write_limit)
         env = environment(command)
         if command.containment is None:
             process._mark = env.get(MARK, "")
@@ -188,17 +188,17 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if fd == STDOUT:
             self._batching.received(self._output, data)
         else:
-            self._owner.on_stderr(data)
+            self._listener.on_stderr(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if not self._ended:
-            self._owner.hung_up(fd)
+            self._listener.hung_up(fd)
 
     def pause_writing(self) -> None:
-        self._owner.paused(True)
+        self._listener.paused(True)
 
     def resume_writing(self) -> None:
-        self._owner.paused(False)
+        self._listener.paused(False)
 
     def process_exited(self) -> None:
         if not self._contained:
@@ -206,7 +206,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._signal(_KILL)
         if self._mark:
             self._clearing = asyncio.wrap_future(LEFTOVERS.end(self._mark), loop=self._loop)
-        self._owner.exited()
+        self._listener.exited()
         self._linger = self._loop.call_later(LINGER, self._finish)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -221,7 +221,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._transport.close()
         if not self._gone.done():
             self._gone.set_result(None)
-        self._owner.ended(self._transport.get_returncode())
+        self._listener.ended(self._transport.get_returncode())
 
     def _signal(self, number: int) -> None:
         if sys.platform == "win32":

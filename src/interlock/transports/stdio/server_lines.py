@@ -16,7 +16,7 @@ from interlock.protocols.mcp.answers import plain_answer
 from interlock.transports.fairness import FIRST_S, Share
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.one_stream import Waiter
-from interlock.transports.stdio.unreadable_lines import LineOwner, UnreadableLines
+from interlock.transports.stdio.unreadable_lines import LineSource, UnreadableLines
 from interlock.wire.conversation import RpcConversation
 from interlock.wire.errors import Fault, internal_error
 from interlock.wire.large import LARGE
@@ -37,7 +37,7 @@ LONG_LINES: Final = 8
 over the limit; other requests to this server continue."""
 
 
-class MessageTaker(LineOwner, Protocol):
+class MessageTaker(LineSource, Protocol):
     """The link that takes the messages."""
 
     gone: bool

@@ -15,7 +15,7 @@ from interlock.wire.messages import BadMessage, Id
 from interlock.wire.unread_ids import ids_in
 
 
-class LineOwner(Protocol):
+class LineSource(Protocol):
     """The link whose server wrote the line."""
 
     def fail(self, id: Id, why: str) -> bool:
@@ -31,7 +31,7 @@ class LineOwner(Protocol):
 class UnreadableLines:
     """The unreadable lines of one server."""
 
-    def __init__(self, link: LineOwner, limit: int) -> None:
+    def __init__(self, link: LineSource, limit: int) -> None:
         self._link = link
         self._limit = limit
         self._reported = False

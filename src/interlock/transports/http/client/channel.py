@@ -69,7 +69,7 @@ class KnownHeads:
             self._without_length[cut[0]] = headers
 
 
-class ChannelOwner(Protocol):
+class ChannelPool(Protocol):
     """A pool, as its connections see it."""
 
     batching: Batching
@@ -87,7 +87,7 @@ class ChannelOwner(Protocol):
 class HttpChannel(asyncio.Protocol):
     """One connection. The parser's callbacks only store what they get; it is handed over when the parser returns."""
 
-    def __init__(self, pool: ChannelOwner) -> None:
+    def __init__(self, pool: ChannelPool) -> None:
         self.pool = pool
         """The pool whose request it carries, or carried last."""
         self.data_received = partial(pool.batching.received, self)  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ from interlock.wire.limits import over_message_bytes
 _TINY_CHUNKS = GuardRefusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
 
 
-class BodyOwner(Protocol):
+class BodyConnection(Protocol):
     """The connection of a body."""
 
     @property
@@ -48,7 +48,9 @@ class IncomingBody:
         "head",
     )
 
-    def __init__(self, connection: BodyOwner, listener: HttpListener, flow: PacedReading, reads: ReadQueue) -> None:
+    def __init__(
+        self, connection: BodyConnection, listener: HttpListener, flow: PacedReading, reads: ReadQueue
+    ) -> None:
         self._connection = connection
         self._listener = listener
         self._flow = flow

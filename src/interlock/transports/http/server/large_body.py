@@ -30,7 +30,7 @@ class LargeBody:
         self._reading: asyncio.Task[None] | None = None
 
     def read(self, principal_name: str, limits: Limits) -> None:
-        """Read the body when it is its principal_name's turn, unless the client goes before."""
+        """Read the body when it is its principal's turn, unless the client goes before."""
         http = self._http
         self._reading = LargeReading.here().read(
             principal_name, http.take_body(), limits, limits.members, self._on_read

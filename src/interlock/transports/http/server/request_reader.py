@@ -19,7 +19,7 @@ from interlock.transports.http.server.asgi import AsgiRequest, scope_of
 from interlock.transports.http.server.bodies import CROWDED
 from interlock.transports.http.server.guard import GuardRefusal
 from interlock.transports.http.server.http_request import HttpRequest, RequestHead
-from interlock.transports.http.server.incoming_body import BodyOwner, IncomingBody
+from interlock.transports.http.server.incoming_body import BodyConnection, IncomingBody
 from interlock.transports.http.server.incoming_headers import IncomingHeaders
 from interlock.transports.http.server.listener import ENTRANCE, HttpListener, Known
 from interlock.transports.http.server.phase import RequestPhase
@@ -33,7 +33,7 @@ _MAX_LINGER_BYTES: Final = 16 * 1024 * 1024
 """Bytes that a refused client may go on sending before it is cut off."""
 
 
-class ReadConnection(http_request.RequestConnection, asgi.AsgiConnection, BodyOwner, Protocol):
+class ReadConnection(http_request.RequestConnection, asgi.AsgiConnection, BodyConnection, Protocol):
     """The connection whose requests are read."""
 
     listener: HttpListener
