@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _UNSET = msgspec.UNSET
+
+Deliver: TypeAlias = Callable[[bytes], None]
+"""Takes a result to the client."""
 
 
 class OpenCalls:
@@ -162,13 +165,7 @@ class ResultProcessor(Protocol):
     def chunks(self, call: Call) -> ChunkFilter:
         """The checks for the chunks of one call."""
 
-    def finish(
-        self,
-        call: Call,
-        result: bytes,
-        deliver: Callable[[bytes], None],
-        on_unwanted: Callable[[bytes], None] | None = None,
-    ) -> None:
+    def finish(self, call: Call, result: bytes, deliver: Deliver, on_unwanted: Deliver | None = None) -> None:
         """Process a good result and deliver it, now or later.
 
         `on_unwanted` gets the unprocessed result instead if the client is gone when a thread would begin with it.

@@ -13,6 +13,7 @@ from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import ResultProcessor
+from interlock.hub.calls.unchanged_results import UNCHANGED
 from interlock.hub.catalog.items import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
@@ -163,7 +164,9 @@ class LiveParts:
         """The processor of a principal's results: held events are attached to them, where it gets any."""
         if not self.offers.offered(principal, bare=False):
             return inner
-        return EventAttachment(principal.id, server, inner, self.deliveries, self.causes, judging, self._tasks)
+        return EventAttachment(
+            principal.id, server, inner or UNCHANGED, self.deliveries, self.causes, judging, self._tasks
+        )
 
     def _on_features(self, server: str) -> None:
         if self.features.entries.unreadable(server):

@@ -5,14 +5,13 @@ Text of the server in an answer is processed as that of a call: its result, its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from interlock.hub.calls.bridges.retries import QUESTIONS
-from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.call import Call, Caller, Deliver
 from interlock.hub.calls.plan import CallPolicy
 from interlock.hub.catalog.cleaned_results import cleaned
 from interlock.hub.catalog.links import exposed_questions, with_exposed_uris
@@ -44,7 +43,7 @@ class TaskResults:
         task: StoredTask,
         target: Target,
         answer: bytes,
-        deliver: Callable[[bytes], None],
+        deliver: Deliver,
     ) -> None:
         """Deliver a server's answer about a task to its principal. A result or an error in it is processed like any."""
         texts = self._tracker.texts.checked(caller, task.server, task.tool, params_of_server(answer))
@@ -58,9 +57,7 @@ class TaskResults:
         put = partial(self._put, exchange, caller, target, fields, deliver)
         self._policy.note_text(caller, task.server, task.tool, put, exchange)
 
-    def _put(
-        self, exchange: Exchange, caller: Caller, target: Target, fields: Members, deliver: Callable[[bytes], None]
-    ) -> None:
+    def _put(self, exchange: Exchange, caller: Caller, target: Target, fields: Members, deliver: Deliver) -> None:
         """Deliver the state of a task, once the error and the result in it are processed."""
         error, processor = fields.get("error", msgspec.Raw(b"null")), self._policy.processor_of(caller, target)
 
@@ -75,7 +72,7 @@ class TaskResults:
             processor.error(Call.of(exchange, caller, target, {}), read, put_error)
 
     def _put_result(
-        self, exchange: Exchange, caller: Caller, target: Target, fields: Members, deliver: Callable[[bytes], None]
+        self, exchange: Exchange, caller: Caller, target: Target, fields: Members, deliver: Deliver
     ) -> None:
         """Deliver the state of a task, once the result in it is postprocessed."""
         result = bytes(fields.get("result", b"null"))
@@ -84,9 +81,7 @@ class TaskResults:
         else:
             self.finish(exchange, caller, target, result, partial(_put, fields, deliver))
 
-    def finish(
-        self, exchange: Exchange, caller: Caller, target: Target, result: bytes, deliver: Callable[[bytes], None]
-    ) -> None:
+    def finish(self, exchange: Exchange, caller: Caller, target: Target, result: bytes, deliver: Deliver) -> None:
         """Deliver the result of a task, processed like any result."""
         read = read_members(result)
         if has_reserved(read, result):
@@ -100,5 +95,5 @@ class TaskResults:
             processor.finish(Call.of(exchange, caller, target, {}), result, deliver)
 
 
-def _put(fields: Members, deliver: Callable[[bytes], None], result: bytes) -> None:
+def _put(fields: Members, deliver: Deliver, result: bytes) -> None:
     deliver(msgspec.json.encode({**fields, "result": msgspec.Raw(result)}))

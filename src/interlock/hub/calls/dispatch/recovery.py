@@ -16,9 +16,10 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from interlock.hub.calls.bridges.retries import STATE
-from interlock.hub.calls.call import Call, Caller, Plan, ResultProcessor
-from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
+from interlock.hub.calls.call import Call, Caller, Deliver, Plan, ResultProcessor
+from interlock.hub.calls.chunk_filter import ChunkFilter
 from interlock.hub.calls.recording import Recording
+from interlock.hub.calls.unchanged_results import UNCHANGED
 from interlock.hub.calls.verdicts import Pass
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import RetryState
@@ -184,7 +185,7 @@ class CallRecovery:
             return False
         self._recording.fell_back(call, error, found.target)
         call.exchange.on_cancel = None
-        processor = _FallbackResult(tool.exposed, failed.exposed, found.processor)
+        processor = _FallbackResult(tool.exposed, failed.exposed, found.processor or UNCHANGED)
         plan.pipeline.submit(other, msgspec.structs.replace(found, processor=processor))
         return True
 
@@ -199,38 +200,25 @@ class CallRecovery:
 class _FallbackResult:
     """Names the fallback tool in a result, before the result is processed as usual."""
 
-    def __init__(self, used: str, instead_of: str, processor: ResultProcessor | None) -> None:
+    def __init__(self, used: str, instead_of: str, processor: ResultProcessor) -> None:
         self._fallback = {"tool": used, "instead_of": instead_of}
         self._processor = processor
 
-    def finish(
-        self,
-        call: Call,
-        result: bytes,
-        deliver: Callable[[bytes], None],
-        on_unwanted: Callable[[bytes], None] | None = None,
-    ) -> None:
+    def finish(self, call: Call, result: bytes, deliver: Deliver, on_unwanted: Deliver | None = None) -> None:
         fields: dict[str, object] = dict(msgspec.json.decode(result, type=dict[str, msgspec.Raw]))
         raw = fields.get("_meta")
         meta = msgspec.json.decode(raw, type=dict[str, object]) if isinstance(raw, msgspec.Raw) else {}
         fields["_meta"] = {**meta, FALLBACK: self._fallback}
-        named = msgspec.json.encode(fields)
-        if self._processor is None:
-            deliver(named)
-        else:
-            self._processor.finish(call, named, deliver, on_unwanted)
+        self._processor.finish(call, msgspec.json.encode(fields), deliver, on_unwanted)
 
     def chunks(self, call: Call) -> ChunkFilter:
-        return EveryChunk() if self._processor is None else self._processor.chunks(call)
+        return self._processor.chunks(call)
 
     def error(self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
-        if self._processor is None:
-            deliver(error)
-        else:
-            self._processor.error(call, error, deliver)
+        self._processor.error(call, error, deliver)
 
     def params(self, params: bytes) -> bytes:
-        return params if self._processor is None else self._processor.params(params)
+        return self._processor.params(params)
 
 
 def _planned(caller: Caller, plan: Plan, name: str) -> Plan | None:

@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.config.settings import ServerSettings
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.call import Call
+from interlock.hub.calls.call import Call, Deliver
 from interlock.hub.calls.chunk_filter import ChunkFilter
 from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks
 from interlock.hub.calls.dispatch.error_search import SearchedError, search_error, unjudged, withheld
@@ -64,13 +64,7 @@ class ResultPostprocessor:
         self._findings = findings
         self._tasks = BackgroundTasks()
 
-    def finish(
-        self,
-        call: Call,
-        result: bytes,
-        deliver: Callable[[bytes], None],
-        on_unwanted: Callable[[bytes], None] | None = None,
-    ) -> None:
+    def finish(self, call: Call, result: bytes, deliver: Deliver, on_unwanted: Deliver | None = None) -> None:
         """Process a result and deliver it, now or when a thread is done with it."""
         size = len(result)
         may_be_long = self._max_tokens is not None and size > self._max_tokens
@@ -109,7 +103,7 @@ class ResultPostprocessor:
         )
 
     async def _process_in_thread(
-        self, call: Call, result: bytes, deliver: Callable[[bytes], None], on_unwanted: Callable[[bytes], None] | None
+        self, call: Call, result: bytes, deliver: Deliver, on_unwanted: Deliver | None
     ) -> None:
         prepared = _Prepared(result, text=WITHHELD if self._withholds else None)
         judging, principal_name = self._judging, call.caller.principal_name
@@ -196,7 +190,7 @@ class ResultPostprocessor:
                 result = msgspec.json.encode({**value, **visible})
         return result, found
 
-    def _deliver(self, call: Call, prepared: _Prepared, deliver: Callable[[bytes], None]) -> None:
+    def _deliver(self, call: Call, prepared: _Prepared, deliver: Deliver) -> None:
         if prepared.found:
             self._findings.on_result(call, prepared.found, prepared.masked)
         cut = prepared.cut

@@ -15,10 +15,11 @@ import msgspec
 from interlock.config.settings import ProfileSettings
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, Check, FleetingCheck, ResultProcessor
-from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
+from interlock.hub.calls.call import Call, Check, Deliver, FleetingCheck, ResultProcessor
+from interlock.hub.calls.chunk_filter import ChunkFilter
 from interlock.hub.calls.delivery_rounds import settle
 from interlock.hub.calls.gates.would_ask import Note, WouldAsk
+from interlock.hub.calls.unchanged_results import UNCHANGED
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import SENT_KINDS, Target
@@ -69,7 +70,7 @@ class TaintPolicy:
         """The processor that notes what a caller is given."""
         if not self.on or caller.principal.kind == "person" or not target.server:
             return inner
-        return TaintingProcessor(caller, target, inner, self)
+        return TaintingProcessor(caller, target, inner or UNCHANGED, self)
 
     def note_text(
         self,
@@ -167,39 +168,26 @@ def _why(taint: Taint, principal: Principal) -> str:
 class TaintingProcessor:
     """Notes that a caller is given text of an untrusted server, before the caller has it."""
 
-    def __init__(
-        self, caller: SessionCaller, target: Target, inner: ResultProcessor | None, policy: TaintPolicy
-    ) -> None:
+    def __init__(self, caller: SessionCaller, target: Target, inner: ResultProcessor, policy: TaintPolicy) -> None:
         self._caller = caller
         self._target = target
         self._inner = inner
         self._policy = policy
 
-    def finish(
-        self,
-        call: Call,
-        result: bytes,
-        deliver: Callable[[bytes], None],
-        on_unwanted: Callable[[bytes], None] | None = None,
-    ) -> None:
+    def finish(self, call: Call, result: bytes, deliver: Deliver, on_unwanted: Deliver | None = None) -> None:
         """Deliver a result once the taint is stored, so that other nodes and a later run know it."""
-        inner = self._inner
-        process = (
-            partial(deliver, result) if inner is None else partial(inner.finish, call, result, deliver, on_unwanted)
-        )
-        self._taint(call, process)
+        self._taint(call, partial(self._inner.finish, call, result, deliver, on_unwanted))
 
     def chunks(self, call: Call) -> ChunkFilter:
         self._taint()
-        return EveryChunk() if self._inner is None else self._inner.chunks(call)
+        return self._inner.chunks(call)
 
     def error(self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
-        inner = self._inner
-        self._taint(call, partial(deliver, error) if inner is None else partial(inner.error, call, error, deliver))
+        self._taint(call, partial(self._inner.error, call, error, deliver))
 
     def params(self, params: bytes) -> bytes:
         self._taint()
-        return params if self._inner is None else self._inner.params(params)
+        return self._inner.params(params)
 
     def _taint(self, call: Call | None = None, then: Callable[[], None] | None = None) -> None:
         policy = self._policy

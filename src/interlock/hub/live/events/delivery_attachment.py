@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.call import Call, ResultProcessor
-from interlock.hub.calls.chunk_filter import ChunkFilter, EveryChunk
+from interlock.hub.calls.call import Call, Deliver, ResultProcessor
+from interlock.hub.calls.chunk_filter import ChunkFilter
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.events.deliveries import EventDeliveries
 from interlock.hub.live.events.delivery_rendering import blocks
@@ -36,7 +36,7 @@ class EventAttachment:
         self,
         agent: str,
         server: str,
-        inner: ResultProcessor | None,
+        inner: ResultProcessor,
         deliveries: EventDeliveries,
         causes: WakeChains,
         judging: JudgingThreads,
@@ -50,42 +50,30 @@ class EventAttachment:
         self._judging = judging
         self._tasks = tasks
 
-    def finish(
-        self,
-        call: Call,
-        result: bytes,
-        deliver: Callable[[bytes], None],
-        on_unwanted: Callable[[bytes], None] | None = None,
-    ) -> None:
+    def finish(self, call: Call, result: bytes, deliver: Deliver, on_unwanted: Deliver | None = None) -> None:
         """Process a result, with the events that wait for its agent."""
         self._causes.on_called(self._agent, self._server)
         if self._deliveries.has_waiting(self._agent) and not call.exchange.dialect.rest:
             deliver = partial(self._begin, call, deliver)
-        if self._inner is None:
-            deliver(result)
-        else:
-            self._inner.finish(call, result, deliver, on_unwanted)
+        self._inner.finish(call, result, deliver, on_unwanted)
 
     def chunks(self, call: Call) -> ChunkFilter:
         """Chunks carry no events."""
-        return EveryChunk() if self._inner is None else self._inner.chunks(call)
+        return self._inner.chunks(call)
 
     def error(self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
         """Errors carry no events."""
         self._causes.on_called(self._agent, self._server)
-        if self._inner is None:
-            deliver(error)
-        else:
-            self._inner.error(call, error, deliver)
+        self._inner.error(call, error, deliver)
 
     def params(self, params: bytes) -> bytes:
         """Notifications carry no events."""
-        return params if self._inner is None else self._inner.params(params)
+        return self._inner.params(params)
 
-    def _begin(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
+    def _begin(self, call: Call, deliver: Deliver, result: bytes) -> None:
         self._tasks.begin(self._attach(call, deliver, result), call)
 
-    async def _attach(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
+    async def _attach(self, call: Call, deliver: Deliver, result: bytes) -> None:
         try:
             fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
             content = msgspec.json.decode(fields.get("content", b"null"), type=list[msgspec.Raw] | None)
