@@ -608,6 +608,11 @@ async def test_a_client_id_metadata_document_stands_for_a_registration_where_the
 
 async def test_a_wrong_server_is_named(tmp_path: Path, protected: ProtectedServer) -> None:
     async with behind(tmp_path, protected) as hub:
-        with pytest.raises(Fault, match="no server"):
+        with pytest.raises(Fault, match="no server") as unknown:
             await hub.operate("logins.begin", server="mail")
+        assert unknown.value.hint == "`interlock status` shows all"
+        for operation in ("logins.begin", "logins.device", "logins.remove"):
+            with pytest.raises(Fault, match="no server 'dosc'") as mistyped:
+                await hub.operate(operation, server="dosc")
+            assert mistyped.value.hint == "did you mean `docs`?"
         await until(lambda: hub.hub_app.upstreams["docs"].needs_login)

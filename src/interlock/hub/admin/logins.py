@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from interlock.hub.admin.operation import Nothing, Text
+from interlock.hub.admin.servers import known_server
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.upstreams.logins import LoginRow
@@ -28,7 +29,7 @@ class LoginOperations:
 
     async def begin(self, by: Principal, params: BeginLogin, trace: str) -> LoginPage:
         """Begin a login that a person completes in a browser."""
-        self._check_principal(params)
+        self._check(params)
         redirect = self._hub_app.login_parts.redirect_uri
         waiting = await self._hub_app.logins.pending.begin(params.server, params.principal, redirect, by)
         request = waiting.pending.request
@@ -45,7 +46,7 @@ class LoginOperations:
 
     async def device(self, by: Principal, params: BeginLogin, trace: str) -> DevicePage:
         """Begin a login with a code that a person types on another device."""
-        self._check_principal(params)
+        self._check(params)
         id_, pending = await self._hub_app.logins.pending.begin_device(params.server, params.principal)
         code = pending.code
         page = code.verification_uri_complete or code.verification_uri
@@ -61,6 +62,8 @@ class LoginOperations:
     async def remove(self, by: Principal, params: EndLogin, trace: str) -> LoginState:
         """Revoke the tokens of a login at their server, and forget them. `done` is false where nobody was logged in."""
         stored = await self._hub_app.logins.list()
+        if not any(row.server == params.server for row in stored):
+            known_server(self._hub_app, params.server)
         was = any((row.server, row.principal) == (params.server, params.principal) for row in stored)
         try:
             await self._hub_app.logins.log_out(params.server, params.principal)
@@ -73,10 +76,10 @@ class LoginOperations:
             ) from fault
         return LoginState(done=was)
 
-    def _check_principal(self, params: BeginLogin) -> None:
-        """Refuse a login that no caller would use: of a shared server, or of a name without its kind."""
-        server = self._hub_app.config.servers.get(params.server)
-        if not params.principal or server is None:
+    def _check(self, params: BeginLogin) -> None:
+        """Refuse a login that no caller would use: of an unknown or shared server, or of a name without its kind."""
+        server = self._hub_app.config.servers[known_server(self._hub_app, params.server)]
+        if not params.principal:
             return
         if server.login != "per-user":
             hint = 'leave out --for, or set `login = "per-user"` of this server'
