@@ -21,7 +21,7 @@ from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.person import OpenLogin
 from interlock.client.oauth.storage import StoredLogin
-from interlock.config.settings import HubSettings, ServerOAuthSettings, ServerSettings, TracingSettings
+from interlock.config.settings import Config, HubSettings, ServerOAuthSettings, ServerSettings, TracingSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
@@ -616,3 +616,12 @@ async def test_a_wrong_server_is_named(tmp_path: Path, protected: ProtectedServe
                 await hub.operate(operation, server="dosc")
             assert mistyped.value.hint == "did you mean `docs`?"
         await until(lambda: hub.hub_app.upstreams["docs"].needs_login)
+
+
+async def test_the_login_of_a_server_that_was_removed_is_forgotten(tmp_path: Path, protected: ProtectedServer) -> None:
+    async with behind(tmp_path, protected) as hub:
+        assert (await log_in(hub))[0] == 200
+        await hub.hub_app.apply(Config())
+        with pytest.raises(Fault, match="forgotten here, but its tokens were not revoked"):
+            await hub.operate("logins.remove", server="docs")
+        assert (await hub.operate("logins.list"))["logins"] == []

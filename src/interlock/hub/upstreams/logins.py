@@ -85,8 +85,15 @@ class Logins:
         return self.tickets.page(server, principal, by) if principal else self._console.server_page(server)
 
     async def log_out(self, server: str, principal: str) -> None:
-        """Revoke and forget a login."""
-        await self.find(server, principal).log_out()
+        """Revoke and forget a login. Without a configured URL it is forgotten alone, and NOT_FOUND is raised."""
+        try:
+            login = self.find(server, principal)
+        except Fault:
+            record = LoginRecord(self._foundation, self._encryption, server, principal)
+            async with record.lock():
+                await record.save(None)
+            raise
+        await login.log_out()
 
     async def list(self) -> list[LoginRow]:
         """Every stored login."""
