@@ -45,9 +45,21 @@ def test_logins_are_listed_and_ended(user: User, hub: FakeHub) -> None:
     assert "all callers" in user.run("login").output
     assert json.loads(user.run("login", "--json").stdout) == rows
     assert "Logged out of docs" in user.run("logout", "docs").output
+    assert (
+        "`interlock login docs --for agent:ada` logs in again"
+        in user.run("logout", "docs", "--for", "agent:ada").output
+    )
     hub.answers["hub/logins.remove"] = {"done": False, "wait_s": 0}
     assert "Nobody was logged in to docs" in user.run("logout", "docs").output
-    assert hub.params_of("hub/logins.remove") == [{"server": "docs"}] * 2
+    ada = {"server": "docs", "principal": "agent:ada"}
+    assert hub.params_of("hub/logins.remove") == [{"server": "docs"}, ada, {"server": "docs"}]
+
+
+def test_a_call_that_needs_a_login_of_its_caller_names_that_login(user: User, hub: FakeHub) -> None:
+    refusal = {"name": "LOGIN_REQUIRED", "hint": "run `interlock login docs --for agent:ada`"}
+    result = {"content": [], "isError": True, "_meta": {"dev.interlock/error": refusal}}
+    hub.answers["hub/call"] = {"result": result}
+    assert "run `interlock login docs --for agent:ada`, then this again" in user.run("call", "docs__whoami").stderr
 
 
 def test_a_host_that_cannot_be_reached_is_said_with_the_setting_to_check(user: User, hub: FakeHub) -> None:

@@ -67,7 +67,8 @@ def logout(found: Json, **params: Any) -> None:
     if not found["done"]:
         say(f"Nobody was logged in to {plain(params['server'])}.")
         return
-    say(f"Logged out of {plain(params['server'])}. → `interlock login {plain(params['server'])}` logs in again")
+    again = _command(params["server"], params["principal"])
+    say(f"Logged out of {plain(params['server'])}. → `{again}` logs in again")
 
 
 def _list(as_json: bool) -> None:
@@ -87,8 +88,12 @@ def _again(row: Json) -> str:
     """The hint for a login that the hub cannot decrypt."""
     if row.get("opens", True):
         return ""
-    for_whom = f" --for {plain(row['principal'])}" if row["principal"] else ""
-    return f"cannot be opened → `interlock login {plain(row['server'])}{for_whom}`"
+    return f"cannot be opened → `{_command(row['server'], row['principal'])}`"
+
+
+def _command(server: str, principal: str | None) -> str:
+    """The command that logs in again."""
+    return f"interlock login {plain(server)}" + (f" --for {plain(principal)}" if principal else "")
 
 
 @contextlib.contextmanager

@@ -155,7 +155,8 @@ def _failure(name: str, result: Json) -> CommandFailure:
                 f"{name} reported an error", f"run `interlock logs {server}` to see the output of its server"
             )
         case "LOGIN_REQUIRED":
-            return CommandFailure(f"{server} wants a login", f"run `interlock login {server}`, then this again")
+            how = str(hub_error.get("hint") or f"run `interlock login {server}`")
+            return CommandFailure(f"{server} wants a login", f"{how}, then this again")
         case "APPROVAL_PENDING":
             hint = "answer it with `interlock approvals` or `interlock watch`, then run this again"
             return CommandRefused(f"a person must approve the call of {name} first", hint)
