@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from interlock.judge.tables import name_set
+
 ArgumentKind = Literal["command", "url", "host", "path", "code", "sql", "text"]
 """The kind of a value. `text` is any other text, read only where a validator found no kind that it knows."""
 
@@ -193,41 +195,37 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORDS.findall(name))
 
 
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _PLURAL = re.compile(r"(?i)(?:commands|cmds)$")
 
 _TOPICS: dict[str, frozenset[str]] = {
-    "shell": _set("shell bash sh zsh terminal command cmd exec powershell console ssh subprocess"),
-    "sql": _set(
+    "shell": name_set("shell bash sh zsh terminal command cmd exec powershell console ssh subprocess"),
+    "sql": name_set(
         "sql db database postgres postgresql mysql mariadb sqlite duckdb mssql oracle bigquery snowflake redshift "
         "clickhouse supabase"
     ),
-    "code": _set(
+    "code": name_set(
         "code python py javascript js node typescript ruby eval evaluate execute exec run interpreter notebook jupyter "
         "script snippet program sandbox repl"
     ),
 }
 _WHOLE: dict[ArgumentKind, frozenset[str]] = {
-    "command": _set("shell bash sh exec execute executable program powershell argv commandline"),
-    "url": _set("link links website feed webhook"),
-    "host": _set("host hostname hosts ip ips ip_address domain fqdn"),
-    "path": _set("files folders paths cwd workdir working_dir source_file"),
-    "code": _set(
+    "command": name_set("shell bash sh exec execute executable program powershell argv commandline"),
+    "url": name_set("link links website feed webhook"),
+    "host": name_set("host hostname hosts ip ips ip_address domain fqdn"),
+    "path": name_set("files folders paths cwd workdir working_dir source_file"),
+    "code": name_set(
         "code source_code source snippet code_snippet python python_code py_code javascript javascript_code js js_code "
         "typescript program_code program_source user_code code_string code_block"
     ),
-    "sql": _set("sql_query sql_statement sql_text sql_queries"),
+    "sql": name_set("sql_query sql_statement sql_text sql_queries"),
 }
 _LAST: dict[ArgumentKind, frozenset[str]] = {
-    "command": _set("command commands cmd cmds cmdline argv"),
-    "url": _set("url urls uri uris href endpoint webhook"),
-    "host": _set("host hostname"),
-    "path": _set("path paths file filename filepath dir directory folder"),
-    "sql": _set("sql"),
+    "command": name_set("command commands cmd cmds cmdline argv"),
+    "url": name_set("url urls uri uris href endpoint webhook"),
+    "host": name_set("host hostname"),
+    "path": name_set("path paths file filename filepath dir directory folder"),
+    "sql": name_set("sql"),
 }
 _FORMATS: dict[str, ArgumentKind] = {
     "uri": "url",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from interlock.judge.findings import Finding
-from interlock.judge.shell.flags import names
+from interlock.judge.tables import name_set
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -240,7 +240,7 @@ def _function_name(node: exp.Expr) -> str:
     return str(node.name if isinstance(node, exp.Anonymous) else node.key).lower()
 
 
-_EFFECTS = names(
+_EFFECTS = name_set(
     "setval nextval set_config load_extension writefile readfile edit fts3_tokenizer sleep benchmark pg_sleep "
     "get_lock release_lock is_free_lock master_pos_wait load_file into_outfile sys_exec sys_eval sys_get "
     "openrowset opendatasource openquery query_to_xml query_to_xmlschema table_to_xml database_to_xml "
@@ -276,7 +276,7 @@ def _has_effect(name: str) -> bool:
     return name in _EFFECTS or (_EFFECT_NAMES.search(name) is not None and name not in _EFFECT_READS)
 
 
-_PRAGMA_READS = names(
+_PRAGMA_READS = name_set(
     "table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list "
     "foreign_key_check database_list collation_list "
     "function_list module_list pragma_list compile_options integrity_check quick_check data_version "

@@ -41,3 +41,8 @@ def read_table(package: str, name: str) -> list[Row]:
 def read_names(package: str, name: str) -> dict[str, frozenset[str]]:
     """A table whose rows are sets of names: by the first word of each row, all words in its fields."""
     return {row.head[0]: frozenset(" ".join(map(" ".join, row.fields)).split()) for row in read_table(package, name)}
+
+
+def name_set(text: str) -> frozenset[str]:
+    """The names in a text, with spaces between them."""
+    return frozenset(text.split())

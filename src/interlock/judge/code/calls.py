@@ -9,8 +9,9 @@ from interlock.judge.code import vocabulary as words
 from interlock.judge.code.disguises import begins_plainly
 from interlock.judge.code.judgement import CodeJudgement
 from interlock.judge.code.secret_files import is_secret_path, is_secret_text
+from interlock.judge.tables import name_set
 
-_BY_NAME = words.names(
+_BY_NAME = name_set(
     "getattr hasattr setattr delattr attrgetter methodcaller __getattr__ __setattr__ __delattr__ __getitem__"
 )
 """Calls that reach an attribute or an element by a name that they are given."""
@@ -18,7 +19,7 @@ _LISTER_NAMES = frozenset(origin.rpartition(".")[2] for origin in words.LISTERS)
 _CALLS = (
     _BY_NAME
     | _LISTER_NAMES
-    | words.names(
+    | name_set(
         "vars import_module find_spec find_loader get_loader iter_modules load type query eval open fdopen FileIO "
         "open_file"
     )

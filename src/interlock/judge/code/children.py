@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
-from interlock.judge.code.vocabulary import names
+from interlock.judge.tables import name_set
 
 Children = Callable[[Any], Iterable[Any]]
-_LEAF_FIELDS = names(
+_LEAF_FIELDS = name_set(
     "ctx op ops type_ignores kind type_comment level id attr arg name names module asname "
     "conversion simple is_async kwd_attrs rest"
 )

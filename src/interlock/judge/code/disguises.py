@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from interlock.judge.code import vocabulary as words
+from interlock.judge.tables import name_set
 
 MAX_STEPS = 160
 MAX_STEPS_IN_ALL = 4_000
-_UNDOES = words.names(
+_UNDOES = name_set(
     "fromhex b64decode urlsafe_b64decode standard_b64decode b32decode b32hexdecode b16decode b85decode a85decode "
     "z85decode decodebytes decodestring unhexlify a2b_hex a2b_base64 a2b_uu decompress chr bytes bytearray translate "
     "reversed to_bytes unquote unquote_plus unescape decode dir input"

@@ -9,9 +9,9 @@ import ast
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 
-from interlock.judge.code import vocabulary as words
 from interlock.judge.code.origins import Origins
 from interlock.judge.shell.patterns import compiled
+from interlock.judge.tables import name_set
 
 Uses = Mapping[str, Sequence[tuple[ast.Name, ast.AST]]]
 """Where each name is read, with the node around it."""
@@ -27,14 +27,14 @@ _MENTIONS = (
 )
 """Parts of which the name of such a file has one."""
 _ANYWHERE = r"<SECRETS>|<ENVIRONMENT_FILE>|(?:^|[/\\])id_(?:rsa|dsa|ecdsa|ed25519|\*)(?:_sk)?\*?$"
-_SPOKEN_OF = words.names(
+_SPOKEN_OF = name_set(
     "print startswith endswith removeprefix removesuffix replace split rsplit partition rpartition strip count index "
     "find debug info warning error critical exception"
 )
 """Calls for which a name of a file is a text."""
 
 
-_LOADERS = words.names(
+_LOADERS = name_set(
     "dotenv.load_dotenv pydantic_settings.SettingsConfigDict pydantic_settings.BaseSettings pydantic.BaseSettings"
 )
 _LOADER_NAMES = frozenset(name.rpartition(".")[2] for name in _LOADERS)
@@ -136,4 +136,4 @@ class SecretFiles:
         return self._names_compared[name]
 
 
-_COLLECTIONS = words.names("frozenset set tuple list")
+_COLLECTIONS = name_set("frozenset set tuple list")

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from interlock.judge.code import vocabulary as words
 from interlock.judge.code.judgement import CodeJudgement
 from interlock.judge.shell.patterns import compiled
+from interlock.judge.tables import name_set
 
-_CLASSES = words.names("pydantic_settings.BaseSettings pydantic.BaseSettings pydantic_settings.main.BaseSettings")
-_DUMPS = words.names("model_dump model_dump_json dict json __dict__")
+_CLASSES = name_set("pydantic_settings.BaseSettings pydantic.BaseSettings pydantic_settings.main.BaseSettings")
+_DUMPS = name_set("model_dump model_dump_json dict json __dict__")
 _HINT = "show the settings that you need by their names"
 _MAX_SHOWN = 64
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from interlock.judge.code import vocabulary as words
 from interlock.judge.code.judgement import CodeJudgement
 from interlock.judge.code.secret_files import Uses
 from interlock.judge.shell.patterns import compiled
+from interlock.judge.tables import name_set
 
-_ENVIRONMENTS = words.names("os.environ os.environb posix.environ nt.environ")
+_ENVIRONMENTS = name_set("os.environ os.environb posix.environ nt.environ")
 _READERS = frozenset(
     ["os.getenv", "os.getenvb", "decouple.config"]
     + [f"{origin}.{name}" for origin in _ENVIRONMENTS for name in ("get", "pop", "setdefault", "__getitem__")]
 )
-_READER_NAMES = words.names("getenv getenvb config get pop setdefault __getitem__")
-_FILES_READ = words.names("dotenv.dotenv_values dotenv.main.dotenv_values")
+_READER_NAMES = name_set("getenv getenvb config get pop setdefault __getitem__")
+_FILES_READ = name_set("dotenv.dotenv_values dotenv.main.dotenv_values")
 """Calls that give all variables of a file."""
-_WHOLE_OBJECTS = words.names("vars asdict astuple")
-_WRITERS = words.names("update clear __setitem__ __delitem__ __contains__")
-_NAMES_ALONE = words.names("len sorted list set tuple frozenset enumerate iter bool isinstance type id")
+_WHOLE_OBJECTS = name_set("vars asdict astuple")
+_WRITERS = name_set("update clear __setitem__ __delitem__ __contains__")
+_NAMES_ALONE = name_set("len sorted list set tuple frozenset enumerate iter bool isinstance type id")
 """Calls that take the names of an environment, and no values."""
 _PROCESSES = (
     "subprocess.",
@@ -34,7 +34,7 @@ _PROCESSES = (
     "os.spawn",
     "os.posix_spawn",
 )
-_SHOWING = words.names("print pprint write debug info warning error critical exception")
+_SHOWING = name_set("print pprint write debug info warning error critical exception")
 _MAX_WRAPPERS = 8
 _MAX_USES = 64
 _DUMP = ("reads all variables of the environment", "read the variables that you need by their names")

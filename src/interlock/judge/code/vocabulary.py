@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 
+from interlock.judge.tables import name_set
 
-def names(text: str) -> frozenset[str]:
-    """A table of names, written as one text."""
-    return frozenset(text.split())
-
-
-BLOCKED_MODULES = names(
+BLOCKED_MODULES = name_set(
     "subprocess shutil socket ctypes pty pickle cPickle _pickle pickletools dill cloudpickle jsonpickle marshal "
     "shelve code codeop importlib imp runpy pkgutil zipimport builtins __builtin__ __builtins__ _posixsubprocess "
     "posix nt posixshmem cffi _cffi_backend multiprocessing _multiprocessing pdb bdb cProfile profile pstats "
@@ -30,10 +26,10 @@ BLOCKED_MODULES = names(
     "tornado.process tornado.template Cheetah"
 )
 
-PLAIN_SUBMODULES = names("importlib.metadata importlib.resources")
+PLAIN_SUBMODULES = name_set("importlib.metadata importlib.resources")
 """Parts of blocked modules that may be imported from."""
 
-LEAKED_MODULES = names(
+LEAKED_MODULES = name_set(
     "os _os sys _sys subprocess _subprocess builtins _builtins __builtins__ importlib _importlib socket _socket "
     "shutil ctypes pty posix nt pickle _pickle marshal "
     "runpy imp code codeop _thread multiprocessing _bootstrap _bootstrap_external linecache pdb "
@@ -41,10 +37,10 @@ LEAKED_MODULES = names(
 )
 """Modules that other modules hold as attributes: `zipfile.os` is `os`."""
 
-HANDED_MODULES = names("os sys")
+HANDED_MODULES = name_set("os sys")
 """Modules that may be imported, and hold what may not be reached: as values they would be out of sight."""
 
-STRICT_MODULES = names(
+STRICT_MODULES = name_set(
     "__future__ abc array asyncio base64 binascii bisect calendar cmath collections colorsys contextlib copy csv "
     "dataclasses datetime decimal "
     "difflib enum fastmcp fractions functools graphlib hashlib heapq hmac html httpx itertools json keyword math "
@@ -54,13 +50,13 @@ STRICT_MODULES = names(
     "zlib zoneinfo"
 )
 
-BLOCKED_BUILTINS = names(
+BLOCKED_BUILTINS = name_set(
     "eval exec compile __import__ breakpoint execfile globals locals __builtins__ __loader__ __spec__ __build_class__"
 )
-CALLED_BUILTINS = names("help license copyright credits")
-READONLY_BUILTINS = names("input exit quit setattr delattr")
+CALLED_BUILTINS = name_set("help license copyright credits")
+READONLY_BUILTINS = name_set("input exit quit setattr delattr")
 
-BLOCKED_ATTRIBUTES = names(
+BLOCKED_ATTRIBUTES = name_set(
     "__subclasses__ __bases__ __base__ __mro__ __globals__ __builtins__ __code__ __closure__ __func__ __self__ "
     "__getattribute__ __import__ __loader__ __spec__ __subclasshook__ __wrapped__ __objclass__ __reduce__ "
     "__reduce_ex__ __thisclass__ __self_class__ tb_frame f_globals f_locals f_builtins f_back f_code f_trace "
@@ -80,12 +76,12 @@ BLOCKED_ATTRIBUTES = names(
 )
 """Refused as attributes of anything, as names given to `getattr`, and as keys."""
 
-CALLED_ATTRIBUTES = names("system fork mro")
+CALLED_ATTRIBUTES = name_set("system fork mro")
 """Common words elsewhere: refused when called on something that is not known to be harmless."""
 
-HARMLESS_ORIGINS = names("platform.system")
+HARMLESS_ORIGINS = name_set("platform.system")
 
-BLOCKED_ORIGINS = names(
+BLOCKED_ORIGINS = name_set(
     "os.system os.popen os.fork os.forkpty os.kill os.killpg os.abort os._exit os.chmod os.chown os.lchown "
     "os.fchmod os.fchown os.lchmod os.chroot os.setuid os.setgid os.seteuid os.setegid os.setreuid os.setregid "
     "os.setresuid os.setresgid os.setgroups os.initgroups os.unshare os.setns os.pidfd_open os.ptrace "
@@ -107,12 +103,12 @@ BLOCKED_ORIGINS = names(
     "torch.ops.load_library tensorflow.load_op_library tensorflow.load_library torch.classes.load_library "
     "http.server.CGIHTTPRequestHandler wsgiref.handlers.CGIHandler readline.set_pre_input_hook"
 )
-OPENERS = names(
+OPENERS = name_set(
     "builtins.open io.open codecs.open os.open os.fdopen gzip.open bz2.open lzma.open tokenize.open io.FileIO "
     "aiofiles.open anyio.open_file"
 )
 
-LISTERS = names(
+LISTERS = name_set(
     "os.listdir os.scandir os.walk os.stat os.readlink os.rename os.renames os.replace os.mkdir os.makedirs "
     "glob.glob glob.iglob pathlib.Path pathlib.PosixPath "
     "sqlite3.connect zipfile.ZipFile tarfile.open urllib.request.urlopen logging.FileHandler pandas.read_csv "
@@ -122,14 +118,14 @@ LISTERS = names(
 )
 """Calls whose first arguments name a file or a directory to look at, or to move and make others at."""
 
-WRITING_METHODS = names("write_text write_bytes unlink rmdir symlink_to hardlink_to link_to lchmod touch extractall")
+WRITING_METHODS = name_set("write_text write_bytes unlink rmdir symlink_to hardlink_to link_to lchmod touch extractall")
 """Methods of paths and archives that change files."""
 
-READONLY_METHODS = names(
+READONLY_METHODS = name_set(
     "mkdir rename chmod writelines truncate put patch post delete to_csv to_excel to_json to_parquet to_sql "
     "to_pickle savefig savetxt"
 )
-READONLY_ORIGINS = names(
+READONLY_ORIGINS = name_set(
     "os.mkdir os.makedirs os.rename os.renames os.replace os.utime os.write os.writev os.pwrite os.ftruncate "
     "os.putenv os.unsetenv "
     "os.setxattr os.removexattr os.copy_file_range os.splice os.sync os.fsync os.umask os.chdir os.fchdir "
@@ -146,7 +142,7 @@ READONLY_ORIGINS = names(
     "signal.signal signal.alarm "
     "atexit.register time.sleep"
 )
-READONLY_ATTRIBUTES = names(
+READONLY_ATTRIBUTES = name_set(
     "create_server create_unix_server create_connection create_datagram_endpoint sock_connect sock_sendall "
     "run_in_executor FileHandler RotatingFileHandler"
 )
@@ -157,7 +153,7 @@ JUDGED_ATTRIBUTES = (
     | WRITING_METHODS
     | READONLY_METHODS
     | READONLY_ATTRIBUTES
-    | names("__class__ __dict__")
+    | name_set("__class__ __dict__")
 )
 """Attributes that are judged whatever they hang from."""
 
@@ -175,7 +171,7 @@ ATTRIBUTE_PATH = re.compile(r"[\w\]]\.__(?:class|dict|init|doc|module)__|^__(?:c
 DANGEROUS_WORDS = (
     BLOCKED_BUILTINS
     | BLOCKED_ATTRIBUTES
-    | names(
+    | name_set(
         "os sys subprocess builtins system popen importlib import_module pty socket ctypes pickle open environ getenv"
     )
 )

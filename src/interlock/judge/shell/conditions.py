@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
+from interlock.judge.tables import name_set
 
 _MAX_READ = 400
 """Characters of the arguments that `says` reads: the verb and its options come first."""
@@ -69,10 +70,6 @@ def options_and_letters(text: str) -> tuple[frozenset[str], str]:
     return frozenset(options.split()), letters
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 def _value_of(text: str) -> tuple[str, str, str, re.Pattern[str]]:
     options, _, pattern = text.partition(" : ") if " : " in text else text.partition(" :")
     options, _, letters = options.partition(" / ")
@@ -82,7 +79,7 @@ def _value_of(text: str) -> tuple[str, str, str, re.Pattern[str]]:
 
 def _pair_of(text: str) -> tuple[frozenset[str], re.Pattern[str]]:
     words, _, pattern = text.partition(" : ")
-    return _words(words), compiled(pattern)
+    return name_set(words), compiled(pattern)
 
 
 def _predicate(name: str) -> Callable[[ProgramUse], object]:
@@ -112,10 +109,10 @@ def _finds(
 _KINDS: dict[str, tuple[Callable[[ProgramUse, Any], object], Callable[[str], Any]]] = {
     "flag": (lambda use, parameter: uses_flag(use.arguments, *parameter), options_and_letters),
     "exactly": (lambda use, parameter: uses_flag(use.arguments, *parameter, abbreviated=False), options_and_letters),
-    "any": (lambda use, parameter: not parameter.isdisjoint(use.arguments), _words),
-    "only": (lambda use, parameter: use.arguments and parameter.issuperset(use.arguments), _words),
-    "named": (lambda use, parameter: any(word.rpartition("/")[2] in parameter for word in use.arguments), _words),
-    "verb": (lambda use, parameter: not parameter.isdisjoint(use.operands[:1]), _words),
+    "any": (lambda use, parameter: not parameter.isdisjoint(use.arguments), name_set),
+    "only": (lambda use, parameter: use.arguments and parameter.issuperset(use.arguments), name_set),
+    "named": (lambda use, parameter: any(word.rpartition("/")[2] in parameter for word in use.arguments), name_set),
+    "verb": (lambda use, parameter: not parameter.isdisjoint(use.operands[:1]), name_set),
     "more": (lambda use, parameter: len(use.operands) > parameter, int),
     "does": (lambda use, parameter: parameter(use), _predicate),
     "value": (_has_value, _value_of),

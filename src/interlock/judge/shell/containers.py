@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from interlock.judge.shell import disclosures
 from interlock.judge.shell.conditions import ProgramUse
-from interlock.judge.shell.flags import names, operands, option_values, uses_flag
+from interlock.judge.shell.flags import operands, option_values, uses_flag
+from interlock.judge.tables import name_set
 
 _ENVIRONMENT = re.compile(r"\.Env\b|\{\{\s*(?:json\s+)?\.(?:Config)?\s*\}\}")
 _LISTS = re.compile(r"(?:^|[\s;|&(])(?:/usr/bin/)?(?:env|printenv|export|set)(?:$|[\s;|&)])")
@@ -63,9 +64,9 @@ def _verb(use: ProgramUse) -> tuple[str, Sequence[str]]:
     return verb, use.arguments[list(use.arguments).index(verb) + 1 :]
 
 
-_VERBS = names("run inspect cp")
-_COMPOSE_NAMES = names("--services --volumes --images --profiles --networks --hash --variables -q --quiet --help")
+_VERBS = name_set("run inspect cp")
+_COMPOSE_NAMES = name_set("--services --volumes --images --profiles --networks --hash --variables -q --quiet --help")
 """Options with which no values are printed."""
-_COMPOSE_VALUES = names(
+_COMPOSE_VALUES = name_set(
     "-f --file -p --project-name --profile --env-file --project-directory --parallel --ansi -o --format"
 )

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.environment import is_secret
-from interlock.judge.shell.flags import names, operands, option_values, uses_flag
+from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.folders import is_inside
 from interlock.judge.shell.git import verb_of
 from interlock.judge.shell.hosts import stays_here
@@ -16,6 +16,7 @@ from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.words import with_names
 from interlock.judge.shell.wrappers import run_on_matches
+from interlock.judge.tables import name_set
 
 _COPY_VALUES = frozenset(
     {"-t", "--target-directory", "-m", "--mode", "-o", "--owner", "-g", "--group", "-S", "--suffix"}
@@ -69,7 +70,7 @@ def greps_secret(use: ProgramUse) -> bool:
     return any(is_secret_file(word) for word in with_names([*searched, *(words if given else words[1:])]))
 
 
-_GREP_VALUES = names(
+_GREP_VALUES = name_set(
     "-e --regexp -f --file -A --after-context -B --before-context -C --context -m --max-count -d -D --include --exclude"
     " --exclude-dir -g --glob -t --type -T --type-not --iglob --max-depth -j --threads"
 )
@@ -99,7 +100,7 @@ def gets_secrets(use: ProgramUse) -> bool:
     )
 
 
-_KUBE_VALUES = names(
+_KUBE_VALUES = name_set(
     "-n --namespace --context --kubeconfig --cluster --user -s --server -o --output -l --selector -f --filename"
     " --field-selector --sort-by --template -L --label-columns --chunk-size --token --as -k --kustomize"
 )
@@ -126,8 +127,8 @@ def shows_key(use: ProgramUse) -> bool:
     return _PUBLIC.isdisjoint(words) and ("-text" in words or _NOT_SHOWN.isdisjoint(words))
 
 
-_PUBLIC = names("-pubout -pubin -RSAPublicKey_out -text_pub -nokeys -export")
-_NOT_SHOWN = names("-noout -out")
+_PUBLIC = name_set("-pubout -pubin -RSAPublicKey_out -text_pub -nokeys -export")
+_NOT_SHOWN = name_set("-noout -out")
 
 
 def transfers_secret(use: ProgramUse) -> bool:
@@ -135,7 +136,7 @@ def transfers_secret(use: ProgramUse) -> bool:
     return any(is_secret_file(word) for word in operands(use.arguments, _TRANSFER_VALUES))
 
 
-_TRANSFER_VALUES = names(
+_TRANSFER_VALUES = name_set(
     "-i -c -F -J -l -o -P -S -D -X -e --rsh -f --filter --exclude --include --exclude-from --include-from -T --temp-dir"
     " --log-file --password-file --bwlimit --max-size --min-size --port --timeout --chmod --chown --backup-dir"
 )
@@ -178,9 +179,9 @@ def git_shows_secret(use: ProgramUse) -> bool:
     return shows and any(is_secret_file(word) for word in rest if not word.startswith((":!", ":^", ":(exclude")))
 
 
-_SHOWS = names("show diff blame annotate cat-file archive difftool whatchanged format-patch bundle")
+_SHOWS = name_set("show diff blame annotate cat-file archive difftool whatchanged format-patch bundle")
 _PATCHES = frozenset({"-p", "-u", "--patch", "-U", "--unified", "--patch-with-stat", "--word-diff", "-L", "--cc", "-c"})
-_SUMMARIES = names("--stat --name-only --name-status --numstat --shortstat --summary --quiet -e -t -s")
+_SUMMARIES = name_set("--stat --name-only --name-status --numstat --shortstat --summary --quiet -e -t -s")
 _NAMES_MATCHES = frozenset(
     {"-l", "--files-with-matches", "-L", "--files-without-match", "-c", "--count", "-q", "--quiet", "--silent"}
 )

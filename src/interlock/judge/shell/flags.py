@@ -6,11 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 
-def names(text: str) -> frozenset[str]:
-    """A table of names, written as one text."""
-    return frozenset(text.split())
-
-
 def uses_flag(
     arguments: Iterable[str], flags: frozenset[str], with_values: str = "", *, abbreviated: bool = True
 ) -> str | None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from interlock.judge.shell import embedded, environment
 from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.disclosures import is_secret_file
-from interlock.judge.shell.flags import names, operands, option_values, uses_flag
+from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.folders import is_inside
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, lists
@@ -20,6 +20,7 @@ from interlock.judge.shell.quoting import quoted_spans
 from interlock.judge.shell.sed import sed_effects, sed_scripts
 from interlock.judge.shell.wrappers import run_on_matches
 from interlock.judge.shell.written_files import without_own_writes
+from interlock.judge.tables import name_set
 
 
 def _run_by_find(use: ProgramUse) -> Iterator[str]:
@@ -342,6 +343,6 @@ _TMUX_VALUES = frozenset({"-t", "-L", "-S", "-N", "-s", "-n"})
 _TMUX_ENTER = ("Enter", "C-m", "KPEnter")
 _TMUX_KEY = re.compile(r"(?:[CMS]-)+.|Enter|KPEnter|Escape|Up|Down|Left|Right|Tab|BSpace|q")
 _TMUX_SETTERS = ("set", "set-option", "setw", "set-window-option", "set-environment", "setenv")
-_TMUX_RUNNERS = names(
+_TMUX_RUNNERS = name_set(
     "bind bind-key command-prompt confirm confirm-before if if-shell run run-shell set-hook source source-file"
 )

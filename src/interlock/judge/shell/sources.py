@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from interlock.judge.shell.conditions import ProgramUse
-from interlock.judge.shell.flags import names, operands, option_values, uses_flag
+from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import lists
+from interlock.judge.tables import name_set
 
 _RUN_FROM = re.compile(r"(?i)(?:jar:)?(?:https?|ftps?)://")
 _AT_ADDRESS = re.compile(r"@\s*(?:git\+|(?:git|ssh|https?|github|gitlab|bitbucket|gist):|file:(?:/|~|\.\.))")
@@ -94,10 +95,10 @@ def runs_address(use: ProgramUse) -> bool:
 
 _SCRIPT_RUNNERS = ("npm", "pnpm", "yarn")
 _NODE = ("npm", "pnpm", "yarn", "bun")
-_RUN_VERBS = names("create dlx exec x")
+_RUN_VERBS = name_set("create dlx exec x")
 _PACKAGE_RUNNERS = ("npx", "pnpx", "bunx")
 """The first word is the package; all others are its arguments."""
-_PLAIN_FLAGS = names(
+_PLAIN_FLAGS = name_set(
     "-y --yes -q --quiet -s --silent --no --no-install --offline --prefer-offline -- -g --global -D --save-dev -S"
     " --save -E --save-exact --exact -O --save-optional -P --save-prod --dev -d -f --force --no-save --no-audit"
     " --no-fund --legacy-peer-deps --ignore-scripts --ignore-existing --production --dry-run --verbose --bun -W"
