@@ -1,6 +1,6 @@
-"""Names of tools across servers: what a name may hold, what it could be mistaken for, and how it is exposed.
+"""Names of tools across servers: allowed characters, names that look alike, and the exposed name.
 
-A tool is `(server, name)`, always; nothing here lets one server answer for another.
+The identity of a tool is always `(server, name)`, so no server can answer for another.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESERVED = frozenset(
         "mgp/tools/discover",
     )
 )
-"""Names of the kernel's own tools and their aliases, which no upstream tool may take as its exposed name."""
+"""Names of the hub's own tools and their aliases. A server's tool of such a name has its exposed name in every view."""
 
 
 def judge_name(name: str) -> tuple[Finding, ...]:
@@ -75,7 +75,7 @@ def exposed_name(server: str, name: str) -> str:
     plain = f"{_OUTSIDE.sub('_', server)}__{_OUTSIDE.sub('_', name)}"
     exact = plain == f"{server}__{name}" and len(plain) <= MAX_EXPOSED_CHARS
     ambiguous = "__" in server or "__" in name or server.endswith("_") or name.startswith("_")
-    if exact and not ambiguous and plain not in RESERVED:
+    if exact and not ambiguous:
         return plain
     identity = f"{len(server)}:{server}{name}".encode("utf-8", "surrogatepass")
     return f"{plain[: MAX_EXPOSED_CHARS - 9]}_{sha256(identity).hexdigest()[:8]}"
