@@ -1,4 +1,4 @@
-"""Which Interlock this is. Said here rather than looked up: the look-up loads a tenth of the library."""
+"""The version of Interlock. It is written here, because reading the metadata of the package loads many modules."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 METADATA = "metadata"
-"""The kind that is refused whatever the rules say: it hands out the credentials of the machine."""
+"""Metadata services of clouds. No rule allows them, because they hand out the credentials of the machine."""
 INSTEAD_OF_METADATA = "Pass what is needed from it through the configuration."
 
 _METADATA_ADDRESSES = (

@@ -34,14 +34,14 @@ MAX_PROPERTIES: Final = 500
 MAX_DEPTH: Final = 64
 MAX_NAME_CHARS: Final = 64
 MAX_TOOL_CHARS: Final = 256
-"""So much of a name is read, and remembered: an argument's, and one of a definition."""
+"""Upper bounds for the characters that are read of an argument's name, and of the name of a tool or server."""
 
 Context = frozenset[str]
 """The subject of a tool by its names: `shell`, `sql`, `code`."""
 
 
 class TooMany(ValueError):
-    """The arguments hold more values than are ever looked at, so nothing can be said of them."""
+    """The arguments hold more values than the hub reads, so it cannot judge them."""
 
 
 Kinds = tuple[ArgumentKind, ...]
@@ -78,7 +78,7 @@ class ArgumentPlaces:
         # Some servers read names in any case, so paths are compared without it.
         self._named = _by_folded((path, kind) for kind, paths in named.items() for path in paths)
         self._settled = frozenset(named)
-        """Kinds whose arguments were named outright: names alone say nothing about these any more."""
+        """Kinds whose arguments the settings name. Schemas and names of arguments do not add to them."""
         self._by_schema = _by_folded(
             (path, kind) for path, kind in (by_schema or {}).items() if kind not in self._settled
         )

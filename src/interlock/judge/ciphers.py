@@ -1,6 +1,6 @@
-"""Text in codes that a model reads as easily as plain text: numbers, Morse, base 32 and 85, packed, upside down.
+"""Decodes text in codes that models read like plain text: numbers, Morse, base 32 and 85, packed, upside down.
 
-Each is undone only where there is a run of it long enough to say something, and only if what comes out is readable.
+Only a run of a code that is long enough for an instruction is decoded, and only if the decoded text is readable.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from interlock.wire.unicode_forms import normalize
 
 MAX_UNPACKED = 65_536
 _SHORTEST = 30
-"""Letters that an order takes at the least."""
+"""A text with fewer characters is too short for an instruction."""
 _READABLE = re.compile(r"[\w\s.,:;!?'\"()/~@#$%&*+=<>\[\]{}|\\^`-]+")
 
 
 def decodings(text: str) -> Iterator[tuple[str, str]]:
-    """Each code that a text may be written in, with the text as it then reads."""
+    """Each code that a text may be written in, with the decoded text."""
     if len(text) < _SHORTEST:
         return
     for name, mark, times, run, decode in _CODES:
@@ -131,7 +131,7 @@ _CODES: tuple[tuple[str, str, int, re.Pattern[str], Callable[[str], str]], ...] 
     ("in Morse code", "-", 12, re.compile(r"(?:[.\-]{1,6}(?:[ ]+|\s*[/|]\s*)){12,}[.\-]{1,6}"), _morse),
     ("in base 85", "", 0, re.compile(r"(?<!\S)(?=\S{0,40}[!#$%&*+;<=>?@^`{|}~])[!-~]{40,}(?!\S)"), _base85),
 )
-"""Each code: a sign that is in it at least so often, what a run of it looks like, and how it is undone."""
+"""Each code: its name, a sign and how often a text in the code has it at least, the pattern of a run, the decoder."""
 _HUMP = re.compile(r"(?<=[a-z,.:])([A-Z])")
 _HUMPS = re.compile(r"(?:[A-Z][a-z]{1,20}[,.:]?){6}\S*")
 _JOINED = re.compile(r"(?<![^\s\"'])(?:[A-Za-z0-9,.:;~/'@-]{1,40}_){6}\S*")
@@ -150,7 +150,7 @@ _FEW = 6
 
 
 def _shapes(text: str) -> Iterator[tuple[str, str]]:
-    """Letters that are Latin ones turned round, made small, borrowed from elsewhere, or covered with marks."""
+    """Texts in letters that stand for Latin ones: upside down, in small capitals, of another script, or with marks."""
     if len(_TURNED.findall(text, 0, _READ)) > _FEW:
         yield "upside down", text.lower().translate(_UPSIDE_DOWN)[::-1]
     if len(_SHRUNK.findall(text, 0, _READ)) > _FEW:

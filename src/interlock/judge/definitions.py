@@ -120,7 +120,7 @@ def _quoted(finding: Finding) -> str:
 
 
 def _is_plain(whole: str) -> bool:
-    """Nearly every definition: nothing hidden, no secret and no padding in any of its texts."""
+    """Whether no text of a definition has hidden characters, a secret or padding. Nearly every definition is plain."""
     return (
         whole.isascii()
         and not judge_text(whole)
@@ -156,7 +156,7 @@ def _padding(text: str) -> tuple[int, int] | None:
 
 
 def _hidden_markup(text: str) -> tuple[int, int] | None:
-    """Where an element of HTML that nobody sees holds text. To speak of such styles, as tools for pages do, is fine."""
+    """Where an invisible HTML element holds text. A text may mention such styles, as those of tools for pages do."""
     if "<" not in text or not (match := _UNSEEN_ELEMENT.search(text)):
         return None
     return match.span()

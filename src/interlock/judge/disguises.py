@@ -202,7 +202,7 @@ def _letter_substitutions(text: str, plain: str) -> Iterator[tuple[str, str]]:
 
 
 _THREE_LETTERS = re.compile(r"(?<!\w)\w[ .\-_*]\w[ .\-_*]\w(?!\w)")
-"""Three letters each by itself, as any text has them that is spelled out."""
+"""Three single letters in a row. Every text that is spelled out has them."""
 _DOTTED = re.compile(r"(?:\b\w[.\-_*]){2,40}\w\b")
 _MARKS = re.compile(r"[.\-_*]")
 _DASHED = re.compile(r"\b(?:[A-Za-z]{2,20}[-_]){3,20}[A-Za-z]{2,20}")

@@ -35,7 +35,7 @@ def fingerprint(definition: object) -> str:
 
 
 class _Mark(bytes):
-    """The end of a list or mapping, told apart from a value."""
+    """Marks the end of a list or mapping. No value has this type."""
 
 
 def _scalar(value: object) -> bytes:

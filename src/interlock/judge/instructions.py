@@ -21,7 +21,7 @@ ENOUGH = 1.5
 
 
 class WeighedText(NamedTuple):
-    """The heaviest reading of a text: its weight, what weighed in, and how it was disguised."""
+    """The heaviest reading of a text: its weight, its signals and its disguise."""
 
     weight: float
     findings: tuple[Finding, ...]
@@ -140,7 +140,7 @@ _NEARBY = 1_000
 
 
 def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[_SignalMatch]:
-    """Each signal once, with what says so. A long text is read in stretches, so that little of noise is enough."""
+    """Each signal once, with its words. A long text is read in stretches."""
     signals = _signals()
     seen: set[int] = set()
     for start in range(0, max(1, len(octets)), _STRETCH):

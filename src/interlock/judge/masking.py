@@ -186,7 +186,7 @@ class MaskedStream:
 
 
 def shown(kind: str) -> str:
-    """The text in place of what was masked."""
+    """The text that replaces a masked value."""
     return f"[masked: {kind}]"
 
 

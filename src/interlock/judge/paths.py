@@ -122,7 +122,7 @@ _KERNEL = frozenset(("dev", "proc", "sys"))
 
 
 def _visible(path: str) -> str:
-    """Without the characters that do not show, as programs that clean text would make it."""
+    """The path without invisible characters, as programs that clean text would make it."""
     return "".join(
         character
         for character in path
@@ -258,7 +258,7 @@ def _file_url_path(url: str) -> str | None:
 
 
 def _placed(finding: Finding, path: str) -> Finding:
-    """With the place: where the path first goes up, for one that leads out, and else all of it."""
+    """The finding with its place: where a path that leads out first goes up, otherwise the whole path."""
     if finding.span is not None and finding.span[1] <= len(path):
         return finding
     up = path.find("..") if finding.rule == "path.traversal" else -1

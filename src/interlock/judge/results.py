@@ -16,7 +16,7 @@ from interlock.judge.text import judge_text, show_hidden
 
 MAX_TEXTS = 10_000
 MAX_CHARACTERS = 262_144
-"""Of a larger result the first and the last half of this is read, or of as many texts."""
+"""Upper bounds for the texts and characters that are read. Of a larger result, half are read from each end."""
 MAX_FINDINGS = 64
 UNJUDGED: Final = Finding("result.unjudged", "The result is too large: only its beginning and its end were judged.")
 

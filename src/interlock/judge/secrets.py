@@ -48,7 +48,7 @@ def find_secrets(text: str, most: int | None = 1024) -> tuple[Secret, ...]:
 
 
 def may_hold_secrets(octets: bytes) -> bool:
-    """Whether `redact` may find a secret anywhere in these bytes. Placeholders are not told apart."""
+    """Whether `redact` may find a secret anywhere in these bytes. Placeholders count, too."""
     return any(True for _ in _forms().matching(octets)) or may_hold_command_secrets(octets)
 
 

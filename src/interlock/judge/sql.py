@@ -26,7 +26,7 @@ _DIALECTS = ("", "postgres", "mysql", "sqlite", "tsql", "clickhouse", "snowflake
 """Tried in turn, when the dialect is not known, until one can read the text."""
 _DISAGREEING = ("postgres", "mysql", "sqlite")
 _AMBIGUOUS = re.compile(r"[\\\"`#$\[]|--\S|/\*")
-"""Quotes, escapes and comments that dialects read differently: then every one of them must see only reading."""
+"""Quotes, escapes and comments that dialects read differently. A text with them must only read in every dialect."""
 
 _EXECUTABLE_COMMENT = re.compile(r"/\*M?!")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -40,7 +40,7 @@ _WRITE_WORDS = re.compile(
 _QUOTED_EVERYWHERE = re.compile(r"'[^'\\\n]*'|\"[\w .,:-]*\"|`[\w .-]*`|\[[\w .-]*\]")
 """Text that every dialect reads as a string or a name, or cannot read at all."""
 _PLAINLY_QUOTED = re.compile(r"'[^'\\\n]*'|(?:\"[\w .,:-]*\"|`[\w .-]*`|\[[\w .-]*\])(?!\s*\()")
-"""Likewise, and no function's name either: it ends at the same place in every dialect, whichever it is."""
+"""The same, without names of functions. Such a text ends at the same place in every dialect."""
 _MARK = re.compile(r"[^\w\s]")
 _WRITES_FIRST = re.compile(
     r"(?i)[\s;(]*(create|alter|insert|update|delete|drop|truncate|merge|grant|revoke|copy|call|exec|execute|attach|detach|"

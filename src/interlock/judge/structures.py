@@ -13,7 +13,7 @@ from interlock.judge.text import show_hidden
 
 MAX_PLACE_CHARS: Final = 120
 MAX_WORD_CHARS: Final = 29
-"""A longer one may be several, joined by capitals or in base64."""
+"""A longer word may be several words, joined by capitals or in base64."""
 MEDIA: Final = ("data", "blob")
 """Members that hold media in base64."""
 MEDIA_BEGINNING: Final = 8_192

@@ -1,7 +1,7 @@
 """The validators by name (MGP, Standard Validators): which judge each sets on which kind of value.
 
-`judge_value` looks at the value alone. Names that must be resolved and links that must be followed are the caller's to
-resolve and follow; `names_in` and `judge_resolved` are for that.
+`judge_value` looks at the value alone. The caller resolves the names of `names_in`, has the addresses judged by
+`judge_resolved`, and follows links.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Rules(msgspec.Struct, frozen=True):
     roots: tuple[str, ...] = ()
     dialect: str | None = None
     tells_language: bool = False
-    """Whether a call says which language its code is in; one that was not asked to is not believed."""
+    """Whether the language that a call names for its code counts."""
     ignored: tuple[str, ...] = ()
     inferred: bool = False
-    """Whether nobody asked for the judgement: then everyday commands pass, though they are more than one simple one."""
+    """Whether the hub chose the validator by itself. Then everyday commands pass, also several joined ones."""
 
 
 def judge_value(validator: str, found: FoundArgument, rules: Rules) -> tuple[Finding, ...]:
@@ -64,7 +64,7 @@ def judge_value(validator: str, found: FoundArgument, rules: Rules) -> tuple[Fin
 
 
 def judge_metadata(found: FoundArgument) -> tuple[Finding, ...]:
-    """Only whether a cloud metadata service is meant, which is refused whatever the rules say."""
+    """Only whether a cloud metadata service is meant, which every rule refuses."""
     if found.kind in ("path", "sql"):
         return ()
     judged = _judge_network(found, UrlRules()) if _may_name_address(found) else ()
@@ -256,7 +256,7 @@ def _judge_network(found: FoundArgument, rules: UrlRules) -> tuple[Finding, ...]
 
 
 def _judge_bare_url(url: str, rules: UrlRules) -> tuple[Finding, ...]:
-    """Many programs take an address for a URL without being told the scheme. A word that is none proves nothing."""
+    """Judge a value without a scheme as a URL, as many programs read it. A word that is no address has no findings."""
     found = judge_url(url, rules)
     if url.isascii() and not _ADDRESS_FIRST.match(url):
         return found
@@ -266,7 +266,7 @@ def _judge_bare_url(url: str, rules: UrlRules) -> tuple[Finding, ...]:
 
 
 def _whole(findings: Iterable[Finding], value: str) -> tuple[Finding, ...]:
-    """Findings about a URL that was made of a value: it is all of the value that they are about."""
+    """Findings about a URL that was made from a value, each placed at the whole value."""
     return tuple(msgspec.structs.replace(each, span=(0, len(value))) for each in findings)
 
 
@@ -295,7 +295,7 @@ _ADDRESS_WORD = re.compile(r"(?<![\w.:@%-])(\[[0-9a-fA-F:.%]+\]|0[xX][0-9a-fA-F.
 
 
 def _may_name_address(found: FoundArgument) -> bool:
-    """Most commands and programs hold nothing that could be an address: these need no second look."""
+    """Whether a text may name an address. Most commands and programs cannot."""
     if found.kind in ("url", "host"):
         return True
     text = _text(found)

@@ -1,6 +1,6 @@
 """Steps through tables of transitions, where an event that a table does not have is a defect of the hub.
 
-Machines that such an event refuses or leaves alone read their tables themselves.
+State machines that refuse or ignore such an event read their tables themselves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one registry of clients: sessions of all transports, listen streams, open calls, and the principals seen lately.
 
 A session opens in `SessionRegistry.open` and ends in `SessionRegistry.end`. A listen stream is here while it is open.
-A call with a session ends with it; one without a session is found at its principal, any other request of the hub
-without a session at the task that serves it.
+Calls with a session end with it. Calls without one are found at their principal. Other requests without a session,
+which the hub answers itself, are found at their background tasks.
 """
 
 from __future__ import annotations

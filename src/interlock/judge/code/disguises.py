@@ -1,7 +1,7 @@
-"""Names that are made while code runs: which of them could be made to say what may not be written.
+"""Finds names that Python code makes while it runs in order to hide them.
 
-A name that comes from outside is somebody's choice of a field; one that is decoded, spelled out of numbers or picked
-from a listing has been hidden, whatever it says.
+A name that comes from outside, such as the field that a user chose, is not hidden. A name that is decoded, made of
+numbers or picked from a listing counts as hidden.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _UNDOES = name_set(
     "z85decode decodebytes decodestring unhexlify a2b_hex a2b_base64 a2b_uu decompress chr bytes bytearray translate "
     "reversed to_bytes unquote unquote_plus unescape decode dir input"
 )
-"""Calls that give a text which is not in the code as it is, or take one from a listing."""
+"""Calls that decode or compose a text, so that it does not stand in the code, or that list names."""
 _PUBLIC_ONLY = re.compile(r"not\s+\w+\s*\.\s*startswith\(\s*[\"']_|\.startswith\(\s*[\"'][A-Za-z]|\[0\]\s*!=\s*[\"']_")
 
 
 class Disguises:
-    """Finds disguised names in one piece of code, given what each name is assigned."""
+    """Finds disguised names in one piece of code, from the values that each name is assigned."""
 
     def __init__(self, code: str, values: Mapping[str, Sequence[ast.expr]]) -> None:
         self.code = code
@@ -37,11 +37,11 @@ class Disguises:
 
     @cached_property
     def keeps_to_public(self) -> bool:
-        """Whether a listing is looked through for names without an underscore in front."""
+        """Whether the code takes only names without an underscore in front from a listing."""
         return _PUBLIC_ONLY.search(self.code) is not None
 
     def hides(self, name: str) -> bool:
-        """Whether what a name is assigned undoes a disguise, or is one of listed names."""
+        """Whether a name is assigned a disguised name, and the code does not keep to public ones."""
         if name not in self.known:
             self.known[name] = self.is_disguised(ast.Name(name)) and not self.keeps_to_public
         return self.known[name]

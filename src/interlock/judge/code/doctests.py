@@ -10,7 +10,7 @@ from interlock.wire.unicode_forms import normalize
 _EXAMPLE = re.compile(r"^[ \t]*>>> ?(.*(?:\n[ \t]*\.\.\.(?: .*)?$)*)", re.MULTILINE)
 _CONTINUED = re.compile(r"\n[ \t]*\.\.\. ?")
 _MADE = ("__doc__", "__test__")
-"""With these, what is run could be made while the code runs."""
+"""With these names, code can make examples while it runs."""
 _MAX_CALLS = 4
 _CALL = re.compile(
     r"testmod\s*\((?:\s*(?:name|verbose|optionflags|report|raise_on_error|exclude_empty)\s*=\s*[\w.| \"'-]+,?)*\s*\)"
@@ -20,7 +20,7 @@ _CALL = re.compile(
 
 
 def with_examples(code: str, tree: ast.Module) -> str | None:
-    """The code with all the examples in its texts behind it; None when others than these could be run."""
+    """The code followed by all the examples in its texts; None if other examples could be run."""
     plain = code if code.isascii() else normalize("NFKC", code)
     calls = plain.count("testmod")
     if any(name in plain for name in _MADE) or calls > _MAX_CALLS or calls != len(_CALL.findall(plain)):

@@ -56,7 +56,7 @@ def asks_for_class(node: ast.Attribute, parent: ast.AST) -> bool:
 
 
 def is_plain_format(node: ast.expr) -> bool:
-    """`"%s" % x`: one value into one place, which puts nothing together."""
+    """`"%s" % x`: one value in one place, so that no name is composed."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and not isinstance(node.right, ast.Tuple)
 
 

@@ -30,7 +30,7 @@ class Origins:
         self.functions: set[str] = set()
         """Names of functions of the code itself."""
         self.listed: set[str] = set()
-        """Names that stand for each of what `dir` lists."""
+        """Names that are bound to each entry of a `dir` listing."""
         self.known: dict[str, tuple[str, ...]] = {}
         self.active: set[str] = set()
         self.texts = Texts(self.values)
@@ -38,11 +38,11 @@ class Origins:
 
     @property
     def exhausted(self) -> bool:
-        """Whether following was given up, so that nothing found does not mean that nothing is there."""
+        """Whether following names was given up. Then a missing finding proves nothing."""
         return self.steps > MAX_STEPS or self.texts.exhausted
 
     def is_own(self, name: str) -> bool:
-        """Whether a name of something built in is bound to something else here."""
+        """Whether the code binds the name of a builtin to something else."""
         return name in self.bound and f"builtins.{name}" not in self.of_name(name)
 
     def of_name(self, name: str, depth: int = 0) -> tuple[str, ...]:

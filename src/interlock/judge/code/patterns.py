@@ -1,7 +1,7 @@
 """Languages other than Python, by pattern.
 
-This check finds code that does not hide. A name built from pieces, an alias or an escape gets past it. At
-`strict` and `readonly` more is promised than patterns can keep, so there a language without a parser is refused.
+This check finds code that does not hide. A name built from pieces, an alias or an escape gets past it. The levels
+`strict` and `readonly` promise more than patterns can find, so they refuse languages without a parser.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Python as text: what hides in it, and whether it needs parsing and judging at all.
-
-Code without a single word that a rule names is not parsed. Such code may not even compile; its interpreter says so.
-"""
+"""Judges Python code: hidden characters and encodings in the text first, then the syntax tree."""
 
 from __future__ import annotations
 
@@ -61,12 +58,12 @@ def _find_hidden(code: str) -> re.Match[str] | None:
 
 
 def parse_python(code: str) -> ast.Module | None:
-    """The tree, or None for what Python does not read."""
+    """The syntax tree; None if the code does not parse."""
     return _parse(code)[0]
 
 
 def _parse(code: str) -> tuple[ast.Module | None, int]:
-    """The tree, or the line at which there is none."""
+    """The syntax tree, or the line of the first syntax error."""
     if has_long_run(code):  # Python normalizes names as well, and would hold the interpreter for long
         return None, 0
     try:

@@ -1,4 +1,4 @@
-"""How large a constant expression comes out, told from the text: numbers and repeated sequences nobody can hold."""
+"""Estimates the size of constant expressions without evaluating them: huge numbers and repeated sequences."""
 
 from __future__ import annotations
 

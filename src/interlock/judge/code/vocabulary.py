@@ -1,4 +1,4 @@
-"""The names that matter in Python: modules, builtins and attributes that lead out of what code was meant to do."""
+"""The Python names that rules refer to: modules, builtins and attributes by which code reaches more than its task."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The rules of Streamable HTTP in both eras: the meaning of POST, GET and DELETE on an MCP path, and their answers.
 
-The protocol handles bytes and connections; the service decides who may ask, and answers.
+`connection.py` handles bytes and connections. The service decides who may ask, and answers.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class McpEndpoint:
                 self.legacy_sse.handle(http)
             elif head.method == b"POST":
                 self._post(http)
-            elif http.head.method == b"GET":
+            elif head.method == b"GET":
                 self._get(http)
-            elif http.head.method == b"DELETE":
+            elif head.method == b"DELETE":
                 self._delete(http)
             else:
                 refuse(http, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)

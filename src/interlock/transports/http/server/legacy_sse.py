@@ -1,7 +1,8 @@
 """The transport of revision 2024-11-05, beside the newer one: a GET on `…/sse` opens the stream on which everything
 comes, and names the address `…/messages/ID` to which everything goes.
 
-The conversation is that of standard streams, in other frames. It lives and dies with its stream, and is its opener's.
+The conversation is that of standard streams, in other frames. It ends with its stream, and only the caller that opened
+the stream may use it.
 """
 
 from __future__ import annotations
