@@ -13,7 +13,7 @@ from interlock.judge.urls import UrlRules
 from interlock.transports.http.client.origin import Origin
 from interlock.transports.http.client.pool import Pool
 from interlock.transports.http.client.reply import Reply
-from interlock.transports.resolving import KEPT_S, MAX_NAMES, Resolver, checked, guarded
+from interlock.transports.resolving import KEPT_S, MAX_NAMES, Resolver, guarded, judged_addresses
 from interlock.wire.errors import Fault
 
 LOOPBACK = UrlRules(networks=("127.0.0.0/8",), allowed_names=("here.example",))
@@ -84,12 +84,11 @@ async def test_a_url_is_checked_with_every_address_of_its_name(names: dict[str, 
     resolver = Resolver()
     names["good.example"] = ["93.184.216.34", "93.184.216.35"]
     names["mixed.example"] = ["93.184.216.34", "127.0.0.1"]
-    found = await checked("https://good.example:8443/x", resolver)
-    assert (found.host, found.port, found.addresses) == ("good.example", 8443, ("93.184.216.34", "93.184.216.35"))
-    assert (await checked("http://93.184.216.34/", resolver)).addresses == ("93.184.216.34",)
+    assert await judged_addresses("https://good.example:8443/x", resolver) == ("93.184.216.34", "93.184.216.35")
+    assert await judged_addresses("http://93.184.216.34/", resolver) == ("93.184.216.34",)
     for bad in ("https://mixed.example/", "https://none.example/", "http://127.0.0.1/", "ftp://good.example/"):
         with pytest.raises(Fault) as caught:
-            await checked(bad, resolver)
+            await judged_addresses(bad, resolver)
         assert caught.value.name == "VALIDATION_BLOCKED"
     resolver.close()
 

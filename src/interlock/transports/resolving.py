@@ -1,6 +1,6 @@
 """Resolves names in threads, with a timeout and a short cache, and judges addresses before the hub connects to them.
 
-A caller must connect to a judged address, never to the name: `checked` returns both together.
+A caller must connect to an address of `judged_addresses`, never to the name.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
-
-import msgspec
 
 from interlock.judge.urls import DEFAULT_RULES, UrlRules, judge_resolved, judge_url, names_to_resolve
 from interlock.transports.http.client.origin import Origin, split_url
@@ -101,17 +99,8 @@ class Resolver:
             self._cache.popitem(last=False)
 
 
-class CheckedUrl(msgspec.Struct, frozen=True):
-    """A URL that may be opened, and the addresses that it may be opened at. No other may be connected to."""
-
-    url: str
-    host: str
-    port: int
-    addresses: tuple[str, ...]
-
-
-async def checked(url: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> CheckedUrl:
-    """A URL that did not come from the operator, judged with every address its name has. Raises VALIDATION_BLOCKED."""
+async def judged_addresses(url: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> tuple[str, ...]:
+    """The addresses that a URL may be opened at, once it and all of them were judged. Raises VALIDATION_BLOCKED."""
     found = judge_url(url, rules)
     addresses: tuple[str, ...] = ()
     if not found:
@@ -122,16 +111,14 @@ async def checked(url: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES)
         finding = found[0]
         data = {"findings": [{"rule": each.rule, "message": each.message} for each in found[:8]]}
         raise Fault("VALIDATION_BLOCKED", f"{finding.message} ({finding.rule})", hint=finding.hint, data=data)
-    origin, _ = split_url(url)
-    return CheckedUrl(url, origin.host, origin.port, addresses or (origin.host,))
+    return addresses or (split_url(url)[0].host,)
 
 
 def guarded(resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Callable[[Origin], Awaitable[str]]:
     """For a pool of connections: which address to connect to, judged anew for each connection."""
 
     async def address(origin: Origin) -> str:
-        found = await checked(f"{origin.scheme}://{origin.authority}/", resolver, rules)
-        return found.addresses[0]
+        return (await judged_addresses(f"{origin.scheme}://{origin.authority}/", resolver, rules))[0]
 
     return address
 
