@@ -92,7 +92,7 @@ def test_stdio_hands_over_key_view_and_folder(user: User, hub: FakeHub) -> None:
     user.environ["INTERLOCK_KEY"] = "ilk_mine"
     user.finished("stdio", "--profile", "work")
     hello = hub.params_of("interlock/hello")[-1]
-    assert hello == {"role": "stdio", "key": "ilk_mine", "view": "/profiles/work/mcp", "cwd": str(user.folder)}
+    assert hello == {"role": "stdio", "key": "ilk_mine", "view": "/profiles/work/mcp"}
 
 
 def test_stdio_with_a_wrong_key_is_refused_and_prints_nothing(user: User, hub: FakeHub) -> None:

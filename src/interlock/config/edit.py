@@ -28,7 +28,7 @@ class EditError(ExplainedError):
     """The file cannot be changed so."""
 
 
-def add_servers(path: Path, servers: Mapping[str, ServerSettings], *, replace: bool = False) -> Path | None:
+def add_servers(path: Path, servers: Mapping[str, ServerSettings]) -> Path | None:
     """Write each server as `[servers.ID]`, all or none. Returns the copy of the old file."""
     with locked_for_change(path):
         text = _read(path)
@@ -36,7 +36,7 @@ def add_servers(path: Path, servers: Mapping[str, ServerSettings], *, replace: b
         for name in servers:
             if why := why_bad_id(name):
                 raise EditError(f"the name `{name}` {why}", "choose another name")
-            if name in existing and not replace:
+            if name in existing:
                 hint = f"choose another name, or run `interlock remove {name}` first"
                 raise EditError(f"the server `{name}` exists already", hint)
         tables = {name: _table(server) for name, server in servers.items()}

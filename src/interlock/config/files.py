@@ -92,17 +92,17 @@ def _open_lock(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY)
 
 
-def read_regular(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+def read_regular(path: Path) -> bytes:
     """Read a regular file. Raises OSError for one that is too large, and for FIFOs, devices, sockets and folders."""
     _check_regular(path, os.stat(path).st_mode)  # opening a device may already change its state
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(handle, "rb") as file:
         _check_regular(path, os.fstat(handle).st_mode)
-        content: bytes | None = file.read(max_bytes + 1)
+        content: bytes | None = file.read(MAX_BYTES + 1)
     if content is None:  # a file of the kernel that would have to wait, such as /proc/kmsg
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    if len(content) > max_bytes:
-        raise OSError(errno.EFBIG, f"it is larger than {max_bytes // 1024**2} MB", str(path))
+    if len(content) > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"it is larger than {MAX_BYTES // 1024**2} MB", str(path))
     return content
 
 

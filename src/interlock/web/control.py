@@ -376,5 +376,4 @@ class Hello(msgspec.Struct):
     key: str | None = None
     token: str | None = None
     view: str | None = None
-    cwd: str = ""
     peer: ControlPeer = PROGRAM

@@ -12,7 +12,7 @@ def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=alike)), None)
 
 
-def meant(word: str, known: Iterable[str], otherwise: str, alike: float = 0.6) -> str:
+def meant(word: str, known: Iterable[str], otherwise: str) -> str:
     """A hint with the known name that was probably meant, or another hint."""
-    near = nearest(word[:200], known, alike)
+    near = nearest(word[:200], known)
     return otherwise if near is None else f"did you mean `{near}`?"

@@ -105,7 +105,7 @@ class HubLink:
         sock, token = _connect(home or home_folder(), timeout)
         lines = SocketLineReader(sock)
         peer = _peer() if role == "control" and not own else None
-        params = {"role": role, "key": key, "token": token, "view": view, "cwd": _cwd(), "peer": peer}
+        params = {"role": role, "key": key, "token": token, "view": view, "peer": peer}
         params = {name: value for name, value in params.items() if value is not None}
         link = cls(sock, lines, {})
         try:
@@ -241,13 +241,6 @@ def _peer() -> dict[str, Any]:
     from interlock.cli.control.agent_environment import agent_of
 
     return {"terminal": is_attended(), "agent": agent_of(os.environ) or ""}
-
-
-def _cwd() -> str:
-    try:
-        return os.fsencode(os.getcwd()).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _encode(message: dict[str, Any]) -> bytes:

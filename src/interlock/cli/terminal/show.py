@@ -57,14 +57,14 @@ def say(text: str = "", *, err: bool = False) -> None:
     click.echo(text, err=err, color=None if _may_colour(err) else False)
 
 
-def columns(rows: Iterable[tuple[str, ...]], gap: str = "  ") -> list[str]:
+def columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
     """Rows as aligned lines, without trailing spaces. A line break in a cell is written as `\\n`: a row is one line."""
     table = [tuple(cell.replace("\n", "\\n") for cell in row) for row in rows]
     if not table:
         return []
     widths = [max(len(click.unstyle(row[at])) for row in table) for at in range(len(table[0]))]
     return [
-        gap.join(
+        "  ".join(
             cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)
         ).rstrip()
         for row in table

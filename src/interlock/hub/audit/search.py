@@ -102,10 +102,10 @@ def show(database: Database, chain: str, seq: int) -> tuple[FoundEntry, list[Fou
     return entry, [_entry(one) for one in reversed(related[-MAX_RESULTS:])], not complete
 
 
-def export(database: Database, chain: str = "", after: int = 0) -> Iterator[bytes]:
+def export(database: Database) -> Iterator[bytes]:
     """Every record as a JSON line, chain by chain in order. `verify_export` checks such an export."""
-    for name in [chain] if chain else rows.chains(database):
-        for row in rows.in_order(database, name, max(after, anchor_of(database, name))):
+    for chain in rows.chains(database):
+        for row in rows.in_order(database, chain, anchor_of(database, chain)):
             yield msgspec.json.encode(_line(row)) + b"\n"
 
 

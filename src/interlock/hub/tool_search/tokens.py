@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from interlock.discovery.tokens import at_least, at_most
+from interlock.discovery.tokens import at_most
 from interlock.hub.catalog.items import Tool, digest_of
 from interlock.hub.tool_search.definitions import DEFINITIONS, TOKENS
 from interlock.hub.tool_search.token_counting import count_in_process
@@ -66,11 +66,6 @@ class TokenCounts:
             self._wait_for(digest, lambda: text)
             return at_most(text)
         return count
-
-    def at_least(self, text: bytes) -> int:
-        """A lower bound for the tokens of a text."""
-        count = self._known.get(digest_of(text))
-        return at_least(text) if count is None else count
 
     def at_hand(self, tool: Tool) -> int:
         """The tokens of a tool as far as known now. Only this method may be called from any thread."""

@@ -45,14 +45,13 @@ def names_method(message: bytes) -> bool:
         return False
 
 
-def with_meta(params: bytes, changes: dict[str, object], drop: frozenset[str] = frozenset()) -> bytes:
-    """The params with keys of their `_meta` set or dropped. All other members stay unchanged."""
+def with_meta(params: bytes, changes: dict[str, object]) -> bytes:
+    """The params with keys of their `_meta` set. All other members stay unchanged."""
     if type(params) is CheckedJson:
-        return _with_meta_large(params, changes, drop)
+        return _with_meta_large(params, changes)
     fields = members(params)
     raw = fields.get("_meta")
-    meta: dict[str, object] = {} if raw is None else {k: v for k, v in members(bytes(raw)).items() if k not in drop}
-    meta.update(changes)
+    meta: dict[str, object] = {**(members(bytes(raw)) if raw is not None else {}), **changes}
     if meta:
         fields["_meta"] = msgspec.Raw(msgspec.json.encode(meta))
     else:
@@ -60,10 +59,9 @@ def with_meta(params: bytes, changes: dict[str, object], drop: frozenset[str] = 
     return msgspec.json.encode(fields)
 
 
-def _with_meta_large(params: CheckedJson, changes: dict[str, object], drop: frozenset[str]) -> bytes:
+def _with_meta_large(params: CheckedJson, changes: dict[str, object]) -> bytes:
     raw = params.member("_meta")
-    meta: dict[str, object] = {} if raw is None else {k: v for k, v in members(raw).items() if k not in drop}
-    meta.update(changes)
+    meta: dict[str, object] = {**(members(raw) if raw is not None else {}), **changes}
     return params.changed({"_meta": msgspec.json.encode(meta)} if meta else {}, ("_meta",))
 
 

@@ -135,9 +135,9 @@ def record(tree: CheckpointTree, report: StateReport, limits: PatchLimits = DEFA
     return CheckpointTree(kept, report.checkpoint, state)
 
 
-def roll_back(tree: CheckpointTree, id: str, limits: PatchLimits = DEFAULT) -> CheckpointTree:
+def roll_back(tree: CheckpointTree, id: str) -> CheckpointTree:
     """The tree with its head at an earlier checkpoint. Raises CHECKPOINT_NOT_FOUND."""
-    return CheckpointTree(tree.checkpoints, tree.get(id).id, tree.state_at(id, limits))
+    return CheckpointTree(tree.checkpoints, tree.get(id).id, tree.state_at(id))
 
 
 def _checkpoint(tree: CheckpointTree, report: StateReport, limits: PatchLimits) -> tuple[Checkpoint, bytes | None]:

@@ -60,12 +60,12 @@ def decode_answer(kind: type[Decoded], answer: bytes, whose: str) -> Decoded:
         raise Fault("UPSTREAM_ERROR", f"{whose} answered with a result that cannot be read: {why}") from None
 
 
-def convert(kind: type[Decoded], value: object, where: str = "params") -> Decoded:
+def convert(kind: type[Decoded], value: object) -> Decoded:
     """Convert a decoded value to `kind`. Raises INVALID_PARAMS."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError) as cause:
-        raise wrong_shape(str(cause), where) from None
+        raise wrong_shape(str(cause), "params") from None
 
 
 def check_payload(payload: bytes) -> None:

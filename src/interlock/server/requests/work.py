@@ -84,9 +84,6 @@ class RunningServer(Protocol):
     def signed_meta(self) -> Mapping[str, object]:
         """The `_meta` of every result of the stateless era: it names the server."""
 
-    def resource_updated(self, uri: str) -> None:
-        """Notify every subscriber that a resource has changed. From any thread."""
-
 
 class TaskHandle(Protocol):
     """The task that a call has become for its client."""

@@ -343,8 +343,8 @@ class HttpCall(msgspec.Struct, eq=False):
         else:
             self._lose_quoting("OUTCOME_UNKNOWN", f"{why}: {why_unread(self._unread)}")
 
-    def _lose(self, name: str, why: str, hint: str = "") -> None:
-        self.link.lose(self, Fault(name, why, hint=hint))
+    def _lose(self, name: str, why: str) -> None:
+        self.link.lose(self, Fault(name, why))
 
     def _lose_quoting(self, name: str, why: str, hint: str = "") -> None:
         """The same, where the reason holds an address that the server names, or a part of its answer."""
