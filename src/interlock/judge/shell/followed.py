@@ -11,12 +11,12 @@ from interlock.judge.shell.budget import READING, WorkBudget
 from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, moved, placed
-from interlock.judge.shell.followed_values import ANY, BETWEEN, INSERTED, SET_BY_SHELL, FollowedValues
+from interlock.judge.shell.followed_values import ANY, BETWEEN, SET_BY_SHELL, FollowedValues
 from interlock.judge.shell.inputs import READ_COMMANDS, printed, reader_of, sources_of
 from interlock.judge.shell.pipes import find_pipes
 from interlock.judge.shell.programs import known, program_name
-from interlock.judge.shell.script import Command, Redirect, Script, Word, words_in
-from interlock.judge.shell.values import ALL_ELEMENTS, UNKNOWN
+from interlock.judge.shell.script import Command, Redirect, Script, Setting, Word, words_in
+from interlock.judge.shell.values import ALL_ELEMENTS, INSERTED, UNKNOWN
 from interlock.judge.shell.words import secrets_among
 
 _MAX_PLACED = 400
@@ -39,6 +39,8 @@ class FollowedScript(FollowedValues):
         super().__init__(script, budget, inherited)
         self._within = within
         self._set = SET_BY_SHELL | self.values.keys()
+        self._maybe: set[int] = set()
+        """Where commands start that run in the folder before a `cd` if it fails."""
         self._folders = self._follow_folders()
         self.pipes = find_pipes(script)
         self._shared: dict[str, list[str]] | None = None
@@ -48,8 +50,16 @@ class FollowedScript(FollowedValues):
         """The folder that a command runs in, by where the command starts."""
         folders = {}
         folder = PROJECT
+        moves = {move.start: move for move in self.script.moves}
+        left: list[tuple[Setting, str]] = []
         for command in sorted(self.script.commands, key=lambda each: each.start):
+            while left and left[-1][0].process <= command.start:
+                folder = left.pop()[1]
             folders[command.start] = folder
+            if any(move.end <= command.start for move, _ in left):
+                self._maybe.add(command.start)
+            if command.start in moves:
+                left.append((moves[command.start], folder))
             if command.words and command.words[0].text in ("cd", "pushd") and self._budget.spend_on_value(len(folder)):
                 targets = self.texts(command.words[1]) if len(command.words) > 1 else [""]
                 after = [folder_after(folder, words_in(command)[:1] + target.split()) for target in targets]
@@ -90,6 +100,8 @@ class FollowedScript(FollowedValues):
             argv = [text for word in command.words for text in self._read(word, choice, name)]
             argv = self._without_filtered(command, argv or [UNKNOWN])
             folder = self._folders[command.start]
+            if folder and command.start in self._maybe:
+                yield list(argv)
             if folder:
                 argv = moved(argv, from_project, folder, self._budget)
             if folder and name == "rm":
@@ -166,9 +178,13 @@ class FollowedScript(FollowedValues):
         """The variables that a command of the text may read, with their values: those of the text, and its own."""
         if self._shared is None:
             names = filter(_NAME.fullmatch, self.values.keys() | self.unknown)
-            more = {name: [UNKNOWN] if name in self.unknown else [] for name in names}
+            unsure = self.unknown | (set(self.values) - _exported(self.script))
+            more = {name: [UNKNOWN] if name in unsure else [] for name in names}
             self._shared = {name: [*self.values.get(name, ()), *unknown] for name, unknown in more.items()}
             self._shared |= {ANY: [UNKNOWN]} if self.sets_any else {}
+        if command.words and command.words[0].text == "trap":  # this shell runs the text itself
+            own = {name: [UNKNOWN] if name in self.unknown else [] for name in self._shared}
+            return {name: [*self.values.get(name, ()), *unknown] for name, unknown in own.items()}
         own = {name: self.texts(value) for name, value in command.assignments}
         # `env x=a sh -c …` sets variables, too, and other programs take such words for something else.
         for name, _, text in (word.text.partition("=") for word in command.words[1:] if not word.dynamic):
@@ -236,6 +252,17 @@ class FollowedScript(FollowedValues):
         span = range(source.start, source.end)
         expands = any(each.kind == "substitution" and each.start in span for each in self.script.operators)
         return not expands and not any(map(self.is_output, _REFERENCE.findall(source.body)))
+
+
+def _exported(script: Script) -> set[str]:
+    """Variables that a program which the text starts surely has."""
+    found = set(script.exports)
+    for words in map(words_in, script.commands):
+        if words[:1] == ["export"]:
+            found |= set(words[1:])
+        elif words[:2] == ["set", "-a"]:
+            found |= {setting.name for setting in script.settings}
+    return found
 
 
 def _with_values(body: str, values: Mapping[str, str]) -> str:

@@ -11,15 +11,15 @@ from itertools import islice, product
 
 from interlock.judge.shell.budget import CHOICE, PATTERN, WORD, WorkBudget
 from interlock.judge.shell.changes import changed, changed_by_letters
+from interlock.judge.shell.reach import unset_names
 from interlock.judge.shell.script import Script, Value, Word
-from interlock.judge.shell.values import ALL_ELEMENTS, TEMPORARY, UNKNOWN, plain_names, separators
+from interlock.judge.shell.values import ALL_ELEMENTS, INSERTED, TEMPORARY, UNKNOWN, plain_names, separators
 from interlock.judge.shell.words import expanded, has_glob, secrets_among, unescaped, with_names, words_of
 
 _MAX_READINGS = 64
 _MAX_REFUSED = 16
 """Readings of a text that is refused for having too many."""
 _MAX_CHARS = 4_096
-INSERTED = re.compile(r"\$\{([^{}]*)\}")
 BETWEEN = "\0"
 """Stands between the elements of a list."""
 ANY = ""
@@ -43,6 +43,9 @@ class FollowedValues:
         self.values: dict[str, list[str]] = {name: list(texts) for name, texts in (inherited or {}).items()}
         self.unknown = {name for name, texts in self.values.items() if UNKNOWN in texts}
         """Variables of which a value is not wholly in the text."""
+        self.unknown |= {
+            name for each in unset_names(script) for name in (each, *(f"{each}{end}" for end in ALL_ELEMENTS))
+        }
         self._secrets: dict[int, list[str]] = {}
         """Files of secrets among lists of words, by the identity of the list, which the script keeps."""
         self.assigned = {name for name, _ in script.assignments}

@@ -24,6 +24,39 @@ _PART = 64
 """Bytes of a part. A part is read again each time that the parser goes back to it."""
 _MAX_READS = 2_000
 """Reads of parts beyond those of the whole text. Ordinary commands of any length need a few hundred."""
+TOKENS = {
+    ";": "sequence",
+    "\n": "multiline",
+    "&": "background",
+    "&&": "conditional",
+    "||": "conditional",
+    "|": "pipe",
+    "|&": "pipe",
+    ";;": "control_flow",
+}
+COMPOUND = {
+    "subshell": "subshell",
+    "compound_statement": "subshell",
+    "if_statement": "control_flow",
+    "while_statement": "control_flow",
+    "for_statement": "control_flow",
+    "c_style_for_statement": "control_flow",
+    "case_statement": "control_flow",
+    "negated_command": "control_flow",
+    "test_command": "control_flow",
+    "function_definition": "function",
+    "declaration_command": "assignment",
+    "unset_command": "assignment",
+    "variable_assignment": "assignment",
+    "variable_assignments": "assignment",
+}
+EXPANSIONS = {
+    "simple_expansion": "variable",
+    "expansion": "variable",
+    "command_substitution": "substitution",
+    "process_substitution": "substitution",
+    "arithmetic_expansion": "arithmetic",
+}
 LOCK = threading.Lock()
 _parser: Parser | None = None
 

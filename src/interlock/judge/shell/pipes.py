@@ -12,10 +12,10 @@ def find_pipes(script: Script) -> list[tuple[Command, Command]]:
     commands = [command for command in script.commands if command.words]
     starts, ends = sorted(commands, key=_start), sorted(commands, key=_end)
     found = []
-    for operator in sorted(script.operators, key=lambda each: each.start):
+    for operator in sorted([each for each in script.operators if each.kind == "pipe"], key=lambda each: each.start):
         left = bisect_right(ends, operator.start, key=_end) - 1
         right = bisect_left(starts, operator.end, key=_start)
-        if operator.kind == "pipe" and left >= 0 and right < len(starts):
+        if left >= 0 and right < len(starts):
             found.append((ends[left], starts[right]))
     return found
 

@@ -64,6 +64,17 @@ class Operator(msgspec.Struct):
     end: int
 
 
+class Setting(msgspec.Struct):
+    """A variable, or a folder with an empty name, that a text sets at `start`."""
+
+    name: str
+    start: int
+    end: int
+    """Up to here it is sure that the text has set it."""
+    process: int
+    """The end of the process that it holds in."""
+
+
 class Value(msgspec.Struct):
     """Words that the text itself gives to a name."""
 
@@ -93,19 +104,29 @@ class Script(msgspec.Struct):
     """The words of each test, from its bracket on."""
     integers: list[str] = msgspec.field(default_factory=list)
     """Variables that the script declares to be numbers: bash evaluates each value that they get."""
+    settings: list[Setting] = msgspec.field(default_factory=list)
+    """Where the script sets its variables."""
+    moves: list[Setting] = msgspec.field(default_factory=list)
+    """Where the script changes its folder."""
+    exports: list[str] = msgspec.field(default_factory=list)
+    """Variables that the script sets for the programs that it runs."""
 
 
 def count_in_characters(script: Script, source: bytes) -> None:
     """Turn every byte offset into a character offset, in one pass over the marks."""
-    marks: list[Word | Redirect | Command | Operator] = [*script.operators, *script.redirects, *script.commands]
+    settings = [*script.settings, *script.moves]
+    marks: list[Word | Redirect | Command | Operator | Setting]
+    marks = [*script.operators, *script.redirects, *script.commands, *settings]
     for command in script.commands:
         marks.extend(command.words)
         marks.extend(value for _, value in command.assignments)
     marks.extend(value for _, value in script.assignments)
     for test in script.tests:
         marks.extend(test)
+    marks.extend(value.words[0] for value in script.values if value.change)
     marks.extend(redirect.target for redirect in script.redirects if redirect.target is not None)
-    offsets = sorted({offset for mark in marks for offset in (mark.start, mark.end)} | set(script.error or ()))
+    further = {*(script.error or ()), *(setting.process for setting in settings)}
+    offsets = sorted({offset for mark in marks for offset in (mark.start, mark.end)} | further)
     table: dict[int, int] = {}
     characters = previous = 0
     for offset in offsets:
@@ -117,5 +138,7 @@ def count_in_characters(script: Script, source: bytes) -> None:
         if id(mark) not in seen:
             seen.add(id(mark))
             mark.start, mark.end = table[mark.start], table[mark.end]
+    for setting in settings:
+        setting.process = table[setting.process]
     if script.error is not None:
         script.error = (table[script.error[0]], table[script.error[1]])

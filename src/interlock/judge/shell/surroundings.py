@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded
 from interlock.judge.shell.followed import FollowedScript
-from interlock.judge.shell.followed_values import INSERTED
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.redirects import is_quiet, judge_everyday
 from interlock.judge.shell.script import Command, Word, words_in
-from interlock.judge.shell.values import UNKNOWN
+from interlock.judge.shell.values import INSERTED, UNKNOWN
 
 _CHANGED = re.compile(r"\$\{!?([A-Za-z_]\w*)(?!\w|:?\+)")
 """A variable whose value is cut or replaced (`${TOKEN:0:9}`), but not only looked for (`${TOKEN:+yes}`)."""

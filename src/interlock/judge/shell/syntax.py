@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from interlock.judge.shell import quoting, values
-from interlock.judge.shell.grammar import LOCK, dash_before, first_error, syntax_tree
-from interlock.judge.shell.script import Command, Operator, Redirect, Script, Value, Word, count_in_characters
+from interlock.judge.shell.grammar import COMPOUND, EXPANSIONS, LOCK, TOKENS, dash_before, first_error, syntax_tree
+from interlock.judge.shell.reach import Scope, scope_within
+from interlock.judge.shell.script import Command, Operator, Redirect, Script, Setting, Value, Word, count_in_characters
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -45,39 +46,6 @@ class _TooDeepError(Exception):
     pass
 
 
-_TOKENS = {
-    ";": "sequence",
-    "\n": "multiline",
-    "&": "background",
-    "&&": "conditional",
-    "||": "conditional",
-    "|": "pipe",
-    "|&": "pipe",
-    ";;": "control_flow",
-}
-_COMPOUND = {
-    "subshell": "subshell",
-    "compound_statement": "subshell",
-    "if_statement": "control_flow",
-    "while_statement": "control_flow",
-    "for_statement": "control_flow",
-    "c_style_for_statement": "control_flow",
-    "case_statement": "control_flow",
-    "negated_command": "control_flow",
-    "test_command": "control_flow",
-    "function_definition": "function",
-    "declaration_command": "assignment",
-    "unset_command": "assignment",
-    "variable_assignment": "assignment",
-    "variable_assignments": "assignment",
-}
-_EXPANSIONS = {
-    "simple_expansion": "variable",
-    "expansion": "variable",
-    "command_substitution": "substitution",
-    "process_substitution": "substitution",
-    "arithmetic_expansion": "arithmetic",
-}
 _VARIABLE = re.compile(r"\$\{?(\w+(?:\[[^\]]*\])?|[@*#?!$-])\}?")
 _KEEP_ASSIGNMENTS = frozenset({":", ".", "eval", "exec", "export", "readonly", "set", "shift", "trap", "unset"})
 """Commands with which a POSIX shell keeps the assignments in front of them."""
@@ -98,13 +66,17 @@ class _Reader:
         self.tests: list[list[Word]] = []
         self.values: list[Value] = []
         self.integers: list[str] = []
+        self.exports: list[str] = []
         self.parameters = values.PositionalParameters()
         self.error: tuple[int, int] | None = None
         self.nodes = 0
+        self.settings: list[Setting] = []
+        self.moves: list[Setting] = []
+        self.scope = Scope(len(source), len(source), len(source))
 
     def script(self) -> Script:
         given = [*values.read_from_input(self.commands), *self.values]
-        noted = (self.assignments, given, self.tests, self.integers)
+        noted = (self.assignments, given, self.tests, self.integers, self.settings, self.moves, self.exports)
         script = Script(self.commands, self.operators, self.redirects, self.error, *noted)
         if self.text is not None:
             count_in_characters(script, self.source)
@@ -116,7 +88,7 @@ class _Reader:
         if kind == "command":
             self.command(node, depth)
             return
-        compound = _COMPOUND.get(kind)
+        compound = COMPOUND.get(kind)
         if compound is not None:
             self._note(compound, node)
         if kind == "variable_assignment":
@@ -133,13 +105,17 @@ class _Reader:
             return
         if kind == "declaration_command":
             self._declare(node, depth)
+        if kind == "unset_command":
+            named = [self.word(child, depth + 1) for child in node.named_children]
+            self.values.extend(values.unset([word for word in named if word.text[:1] != "-"]))
         looped = self._loop_values(node, depth) if kind == "for_statement" else ()
         ended = -1
-        for child in node.children:
+        children, scope = node.children, self.scope
+        for at, child in enumerate(children):
             part = child.type
             if child.id in looped:
                 continue
-            operator = _TOKENS.get(part)
+            operator = TOKENS.get(part)
             # The grammar does not show the newline between two statements, only the gap.
             if kind == "program" and child.is_named and part != "comment":
                 if ended >= 0 and b"\n" in self.source[ended : child.start_byte]:
@@ -149,10 +125,12 @@ class _Reader:
                 self._note(operator, child)
             elif part in _REDIRECTS:
                 self.redirect(child, depth)
-            elif part in _EXPANSIONS or part in ("string", "concatenation"):
+            elif part in EXPANSIONS or part in ("string", "concatenation"):
                 self.word(child, depth + 1)
             elif child.child_count:
+                self.scope = scope_within(node, children, at, scope)
                 self.statement(child, depth + 1)
+                self.scope = scope
 
     def command(self, node: Node, depth: int) -> None:
         command = Command([], [], node.start_byte, node.end_byte)
@@ -175,6 +153,8 @@ class _Reader:
                 command.words.append(self.word(child, depth + 1))
         if command.words:
             words = values.shell_words(command.words)
+            if words[0].text in ("cd", "pushd"):
+                self.moves.append(Setting("", node.start_byte, self.scope.chain, self.scope.process))
             if words[0].text in _KEEP_ASSIGNMENTS:
                 self.values.extend(Value(name, [word], complete=False) for name, word in command.assignments)
             self.values.extend(self.parameters.follow(words))
@@ -200,6 +180,7 @@ class _Reader:
         words = [(label, self.word(value, depth + 1)) for value in looped]
         self.assignments.extend(words)
         self.values.extend(Value(name, [word], "turn") for name, word in words)
+        self._set(label, node.start_byte, node.end_byte)
         if not looped or any(child.type == "select" for child in node.children):
             self.values.append(Value(label, [], "printed", complete=False))
         return {value.id for value in looped}
@@ -215,6 +196,7 @@ class _Reader:
                 plain = value is not None and value.type != "array" and not {"a", "A"}.isdisjoint(letters)
                 name = self._source_of(child).partition("=")[0].removesuffix("+")
                 self.integers += [name] if "i" in flags else []
+                self.exports += [name] if source[0] == "export" or "x" in letters else []
                 self.values.extend(values.declared(name, flags or "a" * plain, None))
             elif self._source_of(child)[:1] != "-":
                 self.values.extend(values.declared("", flags, self.word(child, depth + 1)))
@@ -226,12 +208,18 @@ class _Reader:
         if value is None or value.type != "array":
             name, word = self._assignment(node, depth)
             self.assignments.append((name, word))
+            self._set(name, node.end_byte, self.scope.sure)
             self.values.extend(values.assigned(values.name_in_template(name), word, adds=adds))
             return
         label = self._source_of(node).partition("=")[0].removesuffix("+")
+        self._set(label, node.end_byte, self.scope.sure)
         elements = [self.word(child, depth + 1) for child in value.named_children if child.type != "comment"]
         self.assignments.extend((label, element) for element in elements)
         self.values.extend(values.listed(label, elements, adds=adds))
+
+    def _set(self, name: str, start: int, end: int) -> None:
+        name = name.partition("[")[0] if name[-1:] == "]" else name
+        self.settings.append(Setting(name, start, end, self.scope.process))
 
     def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
         name = node.child_by_field_name("name")
@@ -295,7 +283,7 @@ class _Reader:
         if kind == "brace_expression":
             source = self._source_of(node)
             return Word(source, node.start_byte, node.end_byte, shape=source)
-        expansion = _EXPANSIONS.get(kind)
+        expansion = EXPANSIONS.get(kind)
         if expansion is not None:
             self._note(expansion, node)
         template = f"${{{self._inserted(node, depth)}}}"

@@ -9,11 +9,10 @@ from itertools import chain, pairwise
 from interlock.judge.shell.conditions import ProgramUse, all_hold
 from interlock.judge.shell.flags import operands, option_values
 from interlock.judge.shell.followed import FollowedScript
-from interlock.judge.shell.followed_values import INSERTED
 from interlock.judge.shell.programs import Program, is_listed, known, lists, program_name
 from interlock.judge.shell.script import Command, Word
 from interlock.judge.shell.sed import sed_scripts
-from interlock.judge.shell.values import UNKNOWN
+from interlock.judge.shell.values import INSERTED, UNKNOWN
 from interlock.judge.shell.wrappers import inner_commands
 
 _IN_QUOTES = re.compile(r"\$\{\"([^{}]*)\}")

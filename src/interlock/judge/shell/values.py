@@ -24,7 +24,7 @@ _PRINTS_NAMES = re.compile(
 """Commands that print no text which somebody else wrote."""
 _OPTION = re.compile(r"-[neE]+")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_INSERTED = re.compile(r"\$\{([^{}]*)\}")
+INSERTED = re.compile(r"\$\{([^{}]*)\}")
 _READ_NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\])?")
 _INDEXED = re.compile(r"\$?\{?(\w+)\[(.*)\]\}?", re.DOTALL)
 _KEY = re.compile(r"\[[^\]]*\]\+?=")
@@ -129,16 +129,24 @@ def formatted(words: Sequence[Word]) -> Iterator[Value]:
 
 
 def set_by_words(words: Sequence[Word]) -> Iterator[Value]:
-    """Variables that `builtin declare x=rm` and `getopts` set by words."""
+    """Variables that `builtin declare x=rm`, `builtin unset x` and `getopts` set by words."""
     if words[0].text in DECLARES:
         flags = _flags(words[1:])
         for word in words[1:]:
             if word.text[:1] != "-":
                 yield from declared("", flags, word)
+    elif words[0].text == "unset":
+        yield from unset([word for word in words[1:] if word.text[:1] != "-"])
     elif words[0].text == "getopts":
         for word in words[2:3]:
             yield Value("", [], "any") if word.dynamic else Value(word.text, [], "printed", complete=False)
             yield from _elements(word.text)
+
+
+def unset(words: Sequence[Word]) -> Iterator[Value]:
+    """Variables that `unset` takes their values."""
+    for word in words:
+        yield Value("", [], "any") if word.dynamic else Value(word.text, [], "printed", complete=False)
 
 
 def _flags(words: Sequence[Word]) -> str:
@@ -180,7 +188,7 @@ def plain_names(values: Sequence[Value]) -> set[str]:
     open_names: set[str] = set()
     for value in values:
         words = value.words if value.kind == "word" else ()
-        inserted = [name for word in words for name in _INSERTED.findall(word.template)]
+        inserted = [name for word in words for name in INSERTED.findall(word.template)]
         if value.plain or (value.complete and not value.change and inserted and plain.issuperset(inserted)):
             plain.add(value.name)
         elif not value.complete or inserted or not words:
