@@ -116,6 +116,25 @@ async def test_a_read_only_disk_raises_its_own_error(small_disk: Path) -> None:
         await Store.open(small_disk / "folder" / "new.db", [THINGS])
 
 
+async def test_a_file_that_is_deleted_or_replaced_is_not_written_any_more(tmp_path: Path) -> None:
+    path, away = tmp_path / "hub.db", tmp_path / "away.db"
+    store = await Store.open(path, [THINGS])
+    await put(store, Thing("before"))
+    path.rename(away)
+    with pytest.raises(StoreReadOnly, match="deleted or replaced"):
+        await put(store, Thing("into a file without a path"))
+    assert not path.exists(), "no empty database takes its place"
+    path.write_bytes(away.read_bytes())
+    with pytest.raises(StoreReadOnly, match="deleted or replaced") as caught:
+        await put(store, Thing("into another file"))
+    assert "interlock restore" in caught.value.hint
+    path.unlink()
+    away.rename(path)
+    await put(store, Thing("after"))
+    assert [thing.value.id for thing in await store.find(THINGS)] == ["after", "before"]
+    await store.close()
+
+
 LIMITED = """
 import asyncio, resource, signal, sys
 from interlock.store import Store, StoreError

@@ -12,7 +12,7 @@ from .database import Database
 from .documents import damaged
 from .errors import StoreUnavailable
 from .schema import check_schema
-from .sqlite import Sqlite
+from .sqlite import FileId, Sqlite, file_id
 
 _FORMATS: Final = "write a path, sqlite:///path or postgresql://user:password@host/database, percent-encoded"
 
@@ -27,9 +27,15 @@ def is_missing(where: str) -> bool:
     return not is_shared(where) and not sqlite_path(where).exists()
 
 
-def connect(where: str, *, read_only: bool = False) -> Database:
+def database_file(where: str) -> FileId | None:
+    """The identity of the file of a database; None for a database server."""
+    return None if is_shared(where) else file_id(sqlite_path(where))
+
+
+def connect(where: str, *, read_only: bool = False, file: FileId | None = None) -> Database:
+    """Connect to a database; with `file`, only to this one."""
     if not is_shared(where):
-        return Sqlite(sqlite_path(where), read_only=read_only)
+        return Sqlite(sqlite_path(where), read_only=read_only, file=file)
     try:
         from .postgres import Postgres
     except ImportError:

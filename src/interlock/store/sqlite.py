@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from interlock.config.files import try_lock
 
@@ -44,16 +44,38 @@ _READER_CACHE_KIB: Final = 128
 order, so a writer returns to few pages."""
 
 
+class FileId(NamedTuple):
+    """The identity of a file, whatever its path is by now."""
+
+    device: int
+    inode: int
+
+
+def file_id(path: Path) -> FileId | None:
+    """The identity of the file at a path; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return FileId(found.st_dev, found.st_ino)
+
+
 class Sqlite:
-    """A connection to a database file. Its file and folder are the owner's alone."""
+    """A connection to a database file. Its file and folder are the owner's alone.
+
+    `file` is the only file that may be written: SQLite itself writes on to a file that was deleted or replaced, and all
+    that is committed to it would be lost with the process.
+    """
 
     shared = False
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False, file: FileId | None = None) -> None:
         self.path = path
+        self._file = file
         self._woken = threading.Event()
         self._held: list[int] = []
         """The locked files beside the database."""
+        self._demand_file()
         with _store_errors(path):
             if read_only:
                 self._connection = _open(f"{path.absolute().as_uri()}?mode=ro")
@@ -87,6 +109,8 @@ class Sqlite:
             self.execute(_insert(table, tuple(columns), len(chunk)), list(chain.from_iterable(chunk)))
 
     def begin(self, *, read_only: bool = False, exclusive: bool = False) -> None:
+        if not read_only:
+            self._demand_file()
         self.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     def commit(self) -> None:
@@ -156,6 +180,12 @@ class Sqlite:
         for handle in self._held:
             os.close(handle)
         self._held.clear()
+
+    def _demand_file(self) -> None:
+        """Raises StoreReadOnly if another file, or none, is at the path of the database by now."""
+        if self._file is not None and file_id(self.path) != self._file:
+            hint = "stop the hub, put the file back or restore a backup with `interlock restore`, and start the hub"
+            raise StoreReadOnly("the database was deleted or replaced", hint, operator_text=str(self.path))
 
     def _configure(self, read_only: bool) -> None:
         if not read_only:

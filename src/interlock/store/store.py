@@ -19,7 +19,7 @@ import msgspec
 from . import documents
 from .backup import Also, restore, write_backup
 from .collection import Collection, Document, column_text
-from .connect import connect, sqlite_path
+from .connect import connect, database_file, sqlite_path
 from .database import Database, transaction
 from .documents import AnyCollection, Change, Changes, Edit
 from .errors import StoreDamaged, StoreError, StoreUnavailable, WrongChecksum
@@ -64,7 +64,8 @@ class Store:
         self._unreadable: dict[str, dict[str, StoreDamaged]] = {}
         """The documents without a mirror that could not be read, by collection and key."""
         self._reloading: set[asyncio.Task[None]] = set()
-        self._writer = Writer(lambda: connect(where))
+        file = database_file(where)
+        self._writer = Writer(lambda: connect(where, file=file))
         self._readers = Readers(where)
         self._commit_recorded: RecordedCommit | None = None
         self.feed = Feed(where, revision, self.deliver, self._reload, node)
