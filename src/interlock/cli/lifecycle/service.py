@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from interlock.cli.terminal.failures import CommandFailure
-from interlock.cli.terminal.show import json_option, plain, say, show_json
+from interlock.cli.terminal.show import json_option, plain, show_outcome
 
 UNIT = "interlock.service"
 LABEL = "dev.interlock.hub"
@@ -85,7 +85,7 @@ def install(config: Path | None, only_print: bool, as_json: bool) -> None:
             f"\nThe service does not have these variables of the configuration: {', '.join(missing)}\n  → {_remedy()}"
         )
     outcome = {"installed": str(path), "missing_variables": missing, "running_already": running}
-    _show(outcome, message, as_json)
+    show_outcome(outcome, message, as_json)
 
 
 @service.command()
@@ -105,7 +105,7 @@ def uninstall(as_json: bool) -> None:
     path.unlink()
     if sys.platform == "linux":
         _run(["systemctl", "--user", "daemon-reload"], may_fail=True)
-    _show({"uninstalled": str(path)}, "The hub no longer runs at login.", as_json)
+    show_outcome({"uninstalled": str(path)}, "The hub no longer runs at login.", as_json)
 
 
 @service.command()
@@ -126,7 +126,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
         f"installed: {plain(str(path))}" if path.exists() else "not installed; `interlock service install` installs it"
     )
     text = f"The service is {installed}\nThe hub {'runs' if running else 'does not run'}."
-    _show({"installed": path.exists(), "path": str(path), "running": running}, text, as_json)
+    show_outcome({"installed": path.exists(), "path": str(path), "running": running}, text, as_json)
     if not path.exists():
         ctx.exit(1)
 
@@ -270,10 +270,3 @@ def _run(command: list[str], *, may_fail: bool = False) -> None:
         if "bus" in output.lower():
             hint = "there is no user session here: run `loginctl enable-linger`, log in again, and repeat this"
         raise CommandFailure(f"`{shlex.join(command)}` failed: {output}", hint)
-
-
-def _show(outcome: dict[str, Any], text: str, as_json: bool) -> None:
-    if as_json:
-        show_json(outcome)
-    else:
-        say(text)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from interlock.cli.terminal.failures import CommandFailure, WrongConfiguration, WrongUsage
-from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json
+from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json, show_outcome
 
 if TYPE_CHECKING:
     from interlock.config.confirmations import UnconfirmedFile
@@ -149,10 +149,11 @@ def stop_hub(as_json: bool) -> None:
             raise CommandFailure(f"the hub{version} did not stop: {error.message}", by_hand) from error
         if not link.wait_closed(60):
             raise CommandFailure("the hub has not stopped after 60 s", by_hand)
-        if as_json:
-            show_json({"stopped": True, "pid": link.hello.get("pid")})
-        else:
-            say(f"The hub (pid {link.hello.get('pid')}) has stopped.")
+        show_outcome(
+            {"stopped": True, "pid": link.hello.get("pid")},
+            f"The hub (pid {link.hello.get('pid')}) has stopped.",
+            as_json,
+        )
 
 
 def show_problems(problems: tuple[Problem, ...]) -> None:

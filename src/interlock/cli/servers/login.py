@@ -13,7 +13,7 @@ from interlock.cli.control.completion import server_names
 from interlock.cli.control.hub_link import HubError
 from interlock.cli.control.perform import Json, perform, performs
 from interlock.cli.terminal.failures import CommandRefused
-from interlock.cli.terminal.show import bold, has_screen, json_option, plain, say, say_table, show_json
+from interlock.cli.terminal.show import bold, has_screen, json_option, plain, say, say_table, show_json, show_outcome
 
 WITHIN_S = 600
 _SERVER = click.argument("server", shell_complete=server_names)
@@ -47,10 +47,7 @@ def login(server: str | None, principal: str | None, device: bool, no_open: bool
         _by_code(server, principal)
     else:
         _by_browser(server, principal, no_open, paste)
-    if as_json:
-        show_json({"server": server, "logged_in": True})
-    else:
-        say(f"Logged in to {bold(plain(server))}.")
+    show_outcome({"server": server, "logged_in": True}, f"Logged in to {bold(plain(server))}.", as_json)
 
 
 @click.command()

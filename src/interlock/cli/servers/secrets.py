@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from interlock.cli.servers.rekey import rekey
 from interlock.cli.servers.servers import config_file, reload_hub
 from interlock.cli.terminal.failures import CommandFailure, WrongUsage
-from interlock.cli.terminal.show import is_attended, json_option, plain, say, show_json
+from interlock.cli.terminal.show import is_attended, json_option, plain, say, show_json, show_outcome
 
 if TYPE_CHECKING:
     from interlock.config.secret_store import SecretStore
@@ -101,7 +101,7 @@ def remove(name: str, as_json: bool) -> None:
     """
     if not _store().remove(name):
         raise WrongUsage(f"there is no secret `{name}`", "`interlock secrets list` shows all")
-    _show({"removed": name, **reload_hub(config_file(None))}, f"Removed {plain(name)}.", as_json)
+    show_outcome({"removed": name, **reload_hub(config_file(None))}, f"Removed {plain(name)}.", as_json)
 
 
 @secrets.command()
@@ -142,11 +142,11 @@ def key(place: str | None, as_json: bool) -> None:
     }
     config = load(home=home, folder=Path.cwd()).config
     if config.hub.sealing_key is None:
-        _show(outcome, f"The key is in {plain(outcome['in'])}.", as_json)
+        show_outcome(outcome, f"The key is in {plain(outcome['in'])}.", as_json)
         return
     text = f"The key for tokens is `sealing_key` of {plain(str(config.origin.path))}; for secrets, in "
     outcome["tokens"] = str(config.origin.path)
-    _show(outcome, f"{text}{plain(outcome['in'])}.", as_json)
+    show_outcome(outcome, f"{text}{plain(outcome['in'])}.", as_json)
 
 
 secrets.add_command(rekey)
@@ -172,15 +172,8 @@ def _put(store: SecretStore, name: str, as_json: bool) -> None:
         raise WrongUsage(str(cause), "nothing was stored") from None
     except BadHubSecret as cause:
         raise CommandFailure(cause.message, cause.hint) from None
-    _show(
+    show_outcome(
         {"stored": name, **reload_hub(config_file(None))},
         f"Stored {plain(name)}. → write ${{secret:{plain(name)}}}",
         as_json,
     )
-
-
-def _show(outcome: dict[str, Any], text: str, as_json: bool) -> None:
-    if as_json:
-        show_json(outcome)
-    else:
-        say(text)

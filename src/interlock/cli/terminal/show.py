@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import click
@@ -30,6 +30,14 @@ def show_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     if (ctx := click.get_current_context(silent=True)) is not None:
         ctx.find_root().meta[_JSON_SHOWN] = True
+
+
+def show_outcome(outcome: Mapping[str, object], text: str, as_json: bool) -> None:
+    """Print what a command did: as JSON, or in words."""
+    if as_json:
+        show_json(outcome)
+    else:
+        say(text)
 
 
 def wants_json(ctx: click.Context) -> bool:

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from interlock.cli.terminal.failures import CommandFailure
-from interlock.cli.terminal.show import json_option, plain, say, show_json
+from interlock.cli.terminal.show import json_option, plain, say, show_json, show_outcome
 
 if TYPE_CHECKING:
     from interlock.discovery.model_files import ModelFile, Opener
@@ -60,10 +60,11 @@ def install(source: str | None, as_json: bool) -> None:
             f"the model could not be fetched from {place}: {getattr(cause, 'reason', None) or cause.strerror or cause}",
             f"without network, copy {files} to a folder of this machine and say --from FOLDER",
         ) from None
-    if as_json:
-        show_json({"folder": str(folder), "model": model_files.NAME})
-    else:
-        say(f"{model_files.NAME} is installed: {plain(str(folder))}")
+    show_outcome(
+        {"folder": str(folder), "model": model_files.NAME},
+        f"{model_files.NAME} is installed: {plain(str(folder))}",
+        as_json,
+    )
 
 
 @search_model.command()
@@ -104,10 +105,7 @@ def remove(as_json: bool) -> None:
     folder = model_files.installed(home_folder())
     if folder is not None:
         shutil.rmtree(folder)
-    if as_json:
-        show_json({"removed": folder is not None})
-    else:
-        say("removed" if folder is not None else "no model is installed")
+    show_outcome({"removed": folder is not None}, "removed" if folder is not None else "no model is installed", as_json)
 
 
 def _opener(place: str) -> Opener:

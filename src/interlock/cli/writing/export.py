@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interlock.cli.terminal.failures import CommandFailure, WrongUsage
-from interlock.cli.terminal.show import counted, json_option, say, show_json
+from interlock.cli.terminal.show import counted, json_option, show_json, show_outcome
 
 if TYPE_CHECKING:
     from interlock.protocols.registry.catalog import Examples
@@ -47,10 +47,11 @@ def export(kind: str, file: str | None, tool: str | None, output: Path | None, a
     import json
 
     output.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    if as_json:
-        show_json({"written": str(output), "tools": len(source.definitions)})
-    else:
-        say(f"Wrote {counted(len(source.definitions), 'tool')} to {output}.")
+    show_outcome(
+        {"written": str(output), "tools": len(source.definitions)},
+        f"Wrote {counted(len(source.definitions), 'tool')} to {output}.",
+        as_json,
+    )
 
 
 class _Source:
