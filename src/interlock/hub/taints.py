@@ -112,10 +112,8 @@ class Taints:
 
     async def start(self, store: Store) -> None:
         """Load what earlier runs and other nodes know."""
-        mirror = self._mirror = await store.mirror(TAINTS)
-        for taint in list(mirror.readable()):
-            self._changed(taint.id, taint)
-        mirror.on_change(self._changed)
+        self._mirror = await store.mirror(TAINTS)
+        self._mirror.replay_to(self._changed)
         self._store = store
 
     async def close(self) -> None:

@@ -105,6 +105,13 @@ class Mirror(Generic[T]):
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def replay_to(self, listener: Listener[T]) -> None:
+        """Call `listener` with every document that can be read, then with every change."""
+        for key, entry in list(self._entries.items()):
+            if entry.document is not None:
+                listener(key, entry.document.value)
+        self.on_change(listener)
+
     def apply(self, change: Change) -> None:
         """Apply a change, unless it or a later one of the same document is known."""
         self.revision = max(self.revision, change.revision)

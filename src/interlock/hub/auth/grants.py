@@ -63,9 +63,7 @@ class Grants:
     def follow(self, mirror: Mirror[Grant], on_change: Callable[[], None]) -> None:
         """Index a mirror and follow its changes."""
         # An entry that cannot be read may be a denial of anybody: until it can be, every decision raises (`_ready`).
-        for grant in mirror.readable():
-            self._follow(grant.id, grant)
-        mirror.on_change(self._follow)
+        mirror.replay_to(self._follow)
         self._mirror, self._on_change = mirror, on_change
 
     def at(self, agent: str, server: str, tool: str | None) -> tuple[Grant, ...]:

@@ -97,9 +97,7 @@ class TaskLedger:
         """Load the tasks from the store. One that cannot be read is not found."""
         self._store = store
         self._mirror = await store.mirror(TASKS)
-        for task in self._mirror.readable():
-            self._on_change(task.id, task)
-        self._mirror.on_change(self._on_change)
+        self._mirror.replay_to(self._on_change)
 
     # Reading
 

@@ -73,9 +73,7 @@ class EventDeliveries:
             async with store.transaction() as transaction:
                 for event in on_way:
                     transaction.put(LIVE_PENDING, waiting_again(event))
-        for event in list(mirror.readable()):
-            self._changed(event.id, event)
-        mirror.on_change(self._changed)
+        mirror.replay_to(self._changed)
         self._touches.follow_events(mirror)
         self._store = store
 

@@ -65,10 +65,8 @@ class Touches:
     async def start(self, store: Store, listener: TouchListener) -> None:
         """Load the touches of earlier runs and other nodes, and follow them."""
         self._listener = listener
-        mirror = self._mirror = await store.mirror(LIVE_TOUCHED)
-        for touch in list(mirror.readable()):
-            self._changed(touch.agent, touch)
-        mirror.on_change(self._changed)
+        self._mirror = await store.mirror(LIVE_TOUCHED)
+        self._mirror.replay_to(self._changed)
         self._store = store
 
     async def close(self) -> None:
