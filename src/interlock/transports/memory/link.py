@@ -14,9 +14,9 @@ from interlock.protocols.mcp.intake import is_modern, preview, read_initialize, 
 from interlock.transports.exchange import AdmittedCaller, OpenExchange, Service, TransportSession, check_can_ask
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.memory.exchange import MemoryExchange
-from interlock.transports.memory.session import MemorySession
 from interlock.transports.sessions.session import ClientAnswer, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
+from interlock.transports.sessions.stream_session import StreamSession
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault, internal_error
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Notification, Request, Result
@@ -108,7 +108,7 @@ class MemoryLink(Link):
             self._service.end_session(self._session, SessionEvent.LEAVE, "the connection was closed")
         self.listener.on_closed(Fault("UPSTREAM_UNAVAILABLE", "the link was closed"))
 
-    # The service's side (`exchange.ExchangeLink`, `session.SessionLink`).
+    # The service's side (`exchange.ExchangeLink`, `stream_session.SessionStream`).
 
     def later(self, action: Callable[..., object], *arguments: object) -> None:
         self._loop.call_soon(action, *arguments)
@@ -195,5 +195,5 @@ class MemoryLink(Link):
             raise Fault("INVALID_REQUEST", "the session is open already")
         request = exchange.request
         dialect = read_initialize(request.params)
-        self._session, result = self._service.open_session(MemorySession(self), self._caller, dialect)
+        self._session, result = self._service.open_session(StreamSession(self, "memory"), self._caller, dialect)
         self.finish(exchange, Result(request.id, result))

@@ -24,7 +24,8 @@ from interlock.transports.exchange import (
 from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.sessions.session import ClientAnswer, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
-from interlock.transports.stdio.exchange import StreamBatch, StreamExchange, StreamSession, Waiter
+from interlock.transports.sessions.stream_session import StreamSession
+from interlock.transports.stdio.exchange import StreamBatch, StreamExchange, Waiter
 from interlock.wire.conversation import (
     Answered,
     Notified,
@@ -131,6 +132,11 @@ class ClientMessages:
         self.channel: StreamSession | None = None
         """The channel of the session, once it is open."""
         self._session: TransportSession | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many requests of the client have no answer yet."""
+        return len(self.owed)
 
     def serve(self, request: Request, batch: StreamBatch | None = None) -> None:
         """Have a request answered."""

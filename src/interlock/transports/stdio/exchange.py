@@ -1,10 +1,9 @@
-"""The session, the requests and the batches of a stream of lines."""
+"""The requests and the batches of a stream of lines."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
@@ -14,7 +13,8 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import AdmittedCaller, OpenExchange, Service, TransportSession
 from interlock.transports.request_bytes import SMALL, full
-from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
+from interlock.transports.sessions.session import ClientAnswer
+from interlock.transports.sessions.stream_session import SessionStream
 from interlock.wire.errors import ErrorObject, Fault, internal_error
 from interlock.wire.large import CheckedJson
 from interlock.wire.messages import Id, Request, encode_failure, encode_id, one_line
@@ -25,24 +25,15 @@ Waiter: TypeAlias = asyncio.Future[bytes]
 _log = logging.getLogger("interlock.transports")
 
 
-class StreamClient(Protocol):
+class StreamClient(SessionStream, Protocol):
     """The client at the other end of the stream."""
 
     @property
     def owed(self) -> Mapping[Id, OpenExchange | None]:
         """The requests that have no answer yet."""
 
-    def ask_in_session(self, method: str, params: bytes) -> ClientAnswer:
-        """Send a request that belongs to the session, not to a request of the client. Raises a `Fault`."""
-
-    def end(self, end: SessionEnd) -> None:
-        """The session ended: cancel and answer the open requests, and close the stream."""
-
     def answer(self, id: Id, message: bytes, batch: StreamBatch | None = None) -> None:
         """Send the one answer to a request, unless it is no longer wanted."""
-
-    def notify(self, method: str, params: bytes) -> None:
-        """Send a notification, unless the client is not keeping up."""
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
@@ -58,34 +49,6 @@ class StreamClient(Protocol):
 
     def release(self, exchange: StreamExchange) -> None:
         """The bytes of a request count no more."""
-
-
-class StreamSession(SessionChannel):
-    """The client of the one session that a stream can hold."""
-
-    __slots__ = ("_client", "transport")
-
-    def __init__(self, client: StreamClient, transport: str) -> None:
-        super().__init__(time.monotonic())
-        self._client = client
-        self.transport = transport
-
-    @property
-    def open_calls(self) -> int:
-        return len(self._client.owed)
-
-    @property
-    def open_streams(self) -> int:
-        return 1
-
-    def notify(self, method: str, params: bytes) -> None:
-        self._client.notify(method, params)
-
-    def ask(self, method: str, params: bytes) -> ClientAnswer:
-        return self._client.ask_in_session(method, params)
-
-    def close(self, end: SessionEnd) -> None:
-        self._client.end(end)
 
 
 class StreamExchange(OpenExchange):
