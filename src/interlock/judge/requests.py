@@ -110,11 +110,13 @@ _BLANKS = " \t"
 _SENTENCE = re.compile(r"""(?:[^\n.!?<>|]|[.!?](?=[^\s"'])|<(?=[\w@.]{1,64}@)){3,420}""")
 _LEAD = re.compile(
     r"[\s\W_0-9]{0,24}(?:[\w -]{1,40}[\])}]+\s*)?(?:[^\n:]{2,60}?\s?:\s+)?[\s\W_]{0,6}"
-    r"(?:(?P<when>(?:to|when|whenever|before|after|once|if|as|for|while|in|upon|during|since|following)"
+    r"(?:(?P<when>(?:(?:right|immediately|just) )?(?:to|when|whenever|before|after|once|if|as|for|while|in|upon|during"
+    r"|since|following|prior to|midway through|at the (?:start|beginning|end|top|outset) of|along(?:side| with)|by)"
     r"\s[^,\n]{3,80}),\s+)?"
     r"(?:(?:and|then|also|now|next|finally|first|firstly|afterwards|additionally|after that|immediately|urgently"
     r"|simply|just|instead|do|always|quickly|silently|quietly|secretly|hey|hi|hello|ok|okay|so|but|directly|actually"
-    r"|in addition|lastly|furthermore|moreover)[,;:]?\s+){0,3}",
+    r"|in addition|lastly|furthermore|moreover|clearly|politely|courteously|naturally|casually|seamlessly|subtly"
+    r"|briefly|gently|by the way)[,;:]?\s+){0,3}",
     re.IGNORECASE,
 )
 
