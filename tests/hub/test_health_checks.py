@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
@@ -23,6 +24,13 @@ from interlock.wire.errors import Fault
 from .raw_server import RawHttpServer
 from .running_hub import RawClient, RunningHub, running_hub, until
 from .web_server import Posted
+
+
+def end(outcomes: CallOutcomes, outcome: Outcome | None) -> None:
+    """End a call, as the dispatcher does."""
+    outcomes.ended.append((outcome, 1000))
+    if outcome is not None and outcome.tool != "ok":
+        outcomes.on_failure()
 
 
 class CheckedServer:
@@ -58,6 +66,16 @@ class MutedServer(RawHttpServer):
             if self.mute:
                 await reader.read(1)
                 return False
+        return await super().serve(posted, reader, writer)
+
+
+class CountingServer(RawHttpServer):
+    """A plain server that counts how often it is asked for what it is."""
+
+    discovered = 0
+
+    async def serve(self, posted: Posted, reader: Any, writer: Any) -> bool:
+        self.discovered += posted.message["method"] == "server/discover"
         return await super().serve(posted, reader, writer)
 
 
@@ -111,6 +129,20 @@ async def test_a_server_is_as_well_as_it_says_and_as_it_answers(
     await until(lambda: condition(hub, "checked") == condition(hub, "mute") == "healthy")
 
 
+async def test_a_plain_server_that_answers_calls_is_not_asked(tmp_path: Path, soon: HubSettings) -> None:
+    settings = msgspec.structs.replace(soon, timeouts=msgspec.structs.replace(soon.timeouts, health_s=1.0))
+    async with CountingServer(modern=True) as plain:
+        async with running_hub(tmp_path, {"plain": ServerSettings(url=plain.url)}, hub=settings) as hub:
+            await hub.state("plain", ServerState.CONNECTED)
+            health, asked = hub.hub_app.upstreams["plain"].health, plain.discovered
+            client = RawClient(hub.url + "/mcp")
+            while health.checked_at is None:
+                assert "result" in await client.modern("tools/call", {"name": "plain__ok", "arguments": {}})
+            assert (plain.discovered, health.now) == (asked, Health.HEALTHY)
+            assert health.answer_ms is not None
+            await until(lambda: plain.discovered > asked)  # It is asked again once nobody calls it.
+
+
 async def test_a_server_that_is_asked_by_name_is_shown_as_it_is_now(tmp_path: Path) -> None:
     checked = CheckedServer()
     async with (
@@ -152,13 +184,13 @@ def test_few_failed_calls_say_nothing_of_a_server_but_few_without_an_answer_do()
     outcomes = CallOutcomes()
     wrong = Outcome("answered", "error", code=-32602)
     for outcome in (TOOL_FAILED, TOOL_FAILED, *[wrong] * 20, LOST, TOOL_FAILED):
-        outcomes.ended.append((outcome, 1000))
+        end(outcomes, outcome)
         assert outcomes.health is Health.HEALTHY
     assert (outcomes.counted, outcomes.failed) == (4, 4)
     silent = CallOutcomes()
     for outcome in (LOST, TIMED_OUT, LOST):
         assert silent.health is Health.HEALTHY
-        silent.ended.append((outcome, 1000))
+        end(silent, outcome)
     assert silent.health is Health.DEGRADED
 
 
@@ -168,12 +200,12 @@ def test_the_worst_of_word_silence_and_calls_counts() -> None:
     health.on_answer("degraded", 1.0)
     assert health.now is Health.DEGRADED
     for outcome in (LOST, TIMED_OUT, TOOL_FAILED, TOOL_FAILED, LOST):
-        outcomes.ended.append((outcome, 1000))
+        end(outcomes, outcome)
     assert health.now is Health.UNHEALTHY
     for _ in range(5):
-        outcomes.ended.append((SUCCEEDED, 1000))
-    outcomes.ended.append((CANCELLED, 1000))
-    outcomes.ended.append((None, 0))
+        end(outcomes, SUCCEEDED)
+    end(outcomes, CANCELLED)
+    end(outcomes, None)
     assert (outcomes.counted, outcomes.failed) == (10, 5)
     health.on_answer("healthy", 1.0)
     assert health.now is Health.HEALTHY

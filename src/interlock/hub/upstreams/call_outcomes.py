@@ -25,7 +25,15 @@ class CallOutcomes:
 
     def __init__(self) -> None:
         self.ended: deque[tuple[Outcome | None, int]] = deque(maxlen=4 * KEPT)
-        """The outcome and the microseconds of each call. Readers compute the rest, so that calls stay cheap."""
+        """The outcome and the microseconds of each call. Readers compute the rest, so that calls stay cheap. After an
+        outcome that is not `ok`, call `on_failure`."""
+        self._may_fail = False
+        """Whether one of the calls that count may have failed. The health of a thousand servers is read each second,
+        and most have no failed call."""
+
+    def on_failure(self) -> None:
+        """The last call may count as failed."""
+        self._may_fail = True
 
     @property
     def usual_ms(self) -> float:
@@ -46,9 +54,10 @@ class CallOutcomes:
     @property
     def health(self) -> Health:
         """`unhealthy` if every call fails, `degraded` if most do."""
-        if not self.ended:
+        if not self._may_fail:
             return Health.HEALTHY
         calls = self._last()
+        self._may_fail = calls.failed > 0  # A call that no longer counts never counts again.
         if calls.counted < ENOUGH:
             return Health.DEGRADED if calls.unanswered >= UNANSWERED else Health.HEALTHY
         if calls.failed == calls.counted:

@@ -1,7 +1,8 @@
 """Asks every connected server for its health on a schedule, and publishes each change of health.
 
 The checks are spread over the interval and few run at once, so that a thousand servers cost no burst. A server that
-agreed on MGP's `lifecycle` gets `mgp/health/ping`, a plain one `ping` or `server/discover`, as its revision has it.
+agreed on MGP's `lifecycle` gets `mgp/health/ping`, a plain one `ping` or `server/discover`, as its revision has it. A
+plain one that has just answered a call is not asked: a ping would say no more.
 """
 
 from __future__ import annotations
@@ -45,9 +46,8 @@ class HealthMonitor:
         self._every_s = every_s
         self._bus = bus
         self._logs = logs
-        self._due: dict[str, float] = {}
-        self._known: dict[str, Health | None] = {}
-        """The last published health of each server; None while it does not run."""
+        self._loop = asyncio.get_running_loop()
+        self._watched: dict[str, _Watched] = {}
         self._checks = TaskSet()
         self._watching = TaskSet()
 
@@ -110,26 +110,34 @@ class HealthMonitor:
                 asyncio.get_running_loop().call_exception_handler(context)
 
     async def _look(self) -> None:
-        present = {upstream.id: upstream for upstream in self._upstreams}
-        self._due = {id_: at for id_, at in self._due.items() if id_ in present}
-        self._known = {id_: health for id_, health in self._known.items() if id_ in present}
-        now, every_s = time.monotonic(), self._every_s()
-        for count, upstream in enumerate(present.values(), 1):
-            self._tell_change(upstream)
+        upstreams, watched = tuple(self._upstreams), self._watched
+        now, every_s = self._loop.time(), self._every_s()
+        for count, upstream in enumerate(upstreams, 1):
+            known = watched.get(upstream.id)
+            if known is None:
+                known = watched[upstream.id] = _Watched()
             if upstream.state is ServerState.CONNECTED:
-                # The first check comes late in the interval, and chance spreads servers that started together.
-                due = self._due.setdefault(upstream.id, now + every_s * random.uniform(0.5, 1.0))
-                if now >= due and len(self._checks) < AT_ONCE:
-                    self._due[upstream.id] = now + every_s * random.uniform(0.9, 1.1)
-                    self._checks.begin(self.check(upstream))
+                health = upstream.health.now
+                if health is not known.health:
+                    self._tell_change(upstream, known, health)
+                if not known.due:
+                    # The first check comes late in the interval, and chance spreads servers that started together.
+                    known.due = now + every_s * random.uniform(0.5, 1.0)
+                elif now >= known.due and len(self._checks) < AT_ONCE:
+                    known.due = now + every_s * random.uniform(0.9, 1.1)
+                    if not _take_call_for_check(upstream, now - every_s):
+                        self._checks.begin(self.check(upstream))
+            else:
+                known.health = None
             if count % LOOKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
+        if len(watched) > len(upstreams):
+            present = {upstream.id for upstream in upstreams}
+            self._watched = {id_: known for id_, known in watched.items() if id_ in present}
 
-    def _tell_change(self, upstream: Upstream) -> None:
-        health = upstream.health.now if upstream.state is ServerState.CONNECTED else None
-        before = self._known.get(upstream.id, Health.HEALTHY)
-        self._known[upstream.id] = health
-        if health is None or health is before or (before is None and health is Health.HEALTHY):
+    def _tell_change(self, upstream: Upstream, known: _Watched, health: Health) -> None:
+        before, known.health = known.health, health
+        if before is None and health is Health.HEALTHY:
             return
         reason = "; ".join(upstream.health.reasons)
         self._logs.add(upstream.id, "hub", f"is {health.value}" + (f": {reason}" if reason else " again"))
@@ -137,6 +145,32 @@ class HealthMonitor:
             was = (before or Health.HEALTHY).value
             event = ServerHealthChanged(upstream.id, self._bus.next(), now_us(), was, health.value, reason)
             self._bus.publish(event)
+
+
+class _Watched:
+    """A server that the monitor watches."""
+
+    __slots__ = ("due", "health")
+
+    def __init__(self) -> None:
+        self.due = 0.0
+        """When it is asked next, by the loop's clock; 0 before it was connected."""
+        self.health: Health | None = Health.HEALTHY
+        """Its last published health; None while it does not run."""
+
+
+def _take_call_for_check(upstream: Upstream, since: float) -> bool:
+    """Whether a plain server answered a call well since then, on the connection that a check would use."""
+    shared, ended = upstream.pool.shared, upstream.outcomes.ended
+    if shared is None or _agreed(shared.connection) or upstream.pool.private.open_connections():
+        return False
+    if not ended or upstream.last_use < since:
+        return False
+    outcome, took_us = ended[-1]
+    if outcome is None or outcome.tool != "ok":
+        return False
+    upstream.health.on_answer(Health.HEALTHY.value, took_us / 1000)
+    return True
 
 
 def _agreed(connection: Connection) -> bool:

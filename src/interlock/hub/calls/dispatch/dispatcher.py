@@ -212,7 +212,10 @@ class Dispatcher:
             place.task.call_ended(ticket, outcome)
         elif ticket is not None:
             self._recording.end(call, ticket, outcome)
-            upstream.outcomes.ended.append((outcome, ticket.took_us))
+            outcomes = upstream.outcomes
+            outcomes.ended.append((outcome, ticket.took_us))
+            if outcome is not None and outcome.tool != "ok":
+                outcomes.on_failure()
 
     def upstream_of(self, call: Call) -> Upstream | None:
         """The server of a committed call; None once the call is done."""
