@@ -29,12 +29,15 @@ SIGNS: dict[str, Any] = {
 }
 NO_TOKENS = {"inputTokens": 0, "outputTokens": 0}
 _SCOPED = {"description": "Files", "uses": ["tools"], "scoped": True, "_meta": {"dev.interlock/scopeLabel": "{path}"}}
+_TALK = {**OFFER["featureSets"]["note.talk"], "scoped": True}
 FILES: dict[str, Any] = {
-    "offer": {**OFFER, "featureSets": {**OFFER["featureSets"], "note.file": _SCOPED}},
+    "offer": {**OFFER, "featureSets": {**OFFER["featureSets"], "note.file": _SCOPED, "note.talk": _TALK}},
     "write": {"_meta": {"dev.interlock/featureSet": "note.file"}},
-    "server": {"scopes": {"note.file": ScopeSettings(whitelist=("/**",))}},
+    "server": {
+        "scopes": {"note.file": ScopeSettings(whitelist=("/**",)), "note.talk": ScopeSettings(whitelist=("chat:**",))}
+    },
 }
-"""Settings of a server whose tool `write` acts on files, all of which its operator allows."""
+"""Settings of a server whose tool `write` acts on files. Its operator allows all of them, and all its channels."""
 DEV = {**GENERAL, "id": "chat:#dev"}
 
 
@@ -141,6 +144,8 @@ async def test_a_client_narrows_the_scopes_of_tools_and_channels(tmp_path: Path)
             await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL, DEV]})
             assert await wrote("/etc/hosts"), "the operator allows it"
             assert len((await client.result("channels/list"))["channels"]) == 2
+            await client.select(scopes={"a.note.file": files})
+            assert len((await client.result("channels/list"))["channels"]) == 2, "it has no rules for channels"
             await client.select(scopes={"a.note.file": files, "a.note.talk": talk})
             assert await wrote("/project/src/main.ts")
             assert not await wrote("/project/.env")

@@ -78,7 +78,9 @@ class ClientOffers:
         policy = self._features.policy(live.server, offer.feature_sets, host.principal.id, only=mine)
         active, scopes = live.state.active, host.scopes(live.server, mine)
         if scopes:
-            # A channel must be allowed by the client's own rules and by the operator's.
+            # A channel must be allowed by the client's own rules and by the operator's. Where the client has none for a
+            # feature set, the operator's hold alone.
+            scopes = {**active.scopes, **scopes}
             active = active & effective(offer, msgspec.structs.replace(policy, scopes=scopes))
         if host.dialect is McplDialect.V0_5:
             refused = tuple(path for path in offer.paths if not host.selection.grant.allows(path))
