@@ -390,7 +390,10 @@ def test_a_step_without_a_meaning_is_searched_by_its_words_and_the_others_by_bot
         index.put(tool("s", name))
     found = index.search("weather of the town, then read the book", "hybrid", 2, explain=True)
     assert found.strategy == "hybrid"
-    assert {hit.entry.name for hit in found.hits} == {"weather_map", "read_book"}
+    why = {hit.entry.name: hit.why for hit in found.hits}
+    assert (why["weather_map"][0], why["read_book"][0]) == ("step: weather of the town", "step: read the book")
+    alone = index.search("weather of the town", "hybrid", 1, explain=True)
+    assert not alone.hits[0].why[0].startswith("step:"), "a query of one step"
 
 
 class IndexAgainstModel(RuleBasedStateMachine):

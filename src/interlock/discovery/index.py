@@ -137,14 +137,19 @@ class ToolIndex:
             return SearchResult((), 0, strategy if strategy == "category" else "keyword")
         corpus = scope if scope is not None and scope.total < len(self._slots) else None
         if strategy == "category":
-            scores, scale, used = self._by_paths(split.whole, slots, corpus), 1.0, strategy
+            parts, scale, used = [self._by_paths(split.whole, slots, corpus)], 1.0, strategy
+            scores = parts[0]
         else:
-            scores, scale, used = self._by_text(split, strategy, slots, corpus)
-            scores = self._raise(scores, slots, raised)
+            parts, scale, used = self._by_text(split, strategy, slots, corpus)
+            scores = self._raise(fuse.steps(parts[0], parts[1:]), slots, raised)
         hits = self._best(slots, scores, scale, limit)
         if explain:
             asked = whole_words([split.whole.text])
-            hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, split, asked, corpus, raised)) for hit in hits)
+            served = self._served(hits, split, parts[1:], slots)
+            hits = tuple(
+                msgspec.structs.replace(hit, why=(*served[at], *self._why(hit, split, asked, corpus, raised)))
+                for at, hit in enumerate(hits)
+            )
         if covers:
             weighed = self._weighed(split.whole, corpus)
             hits = (*(self._covering(hit, weighed, corpus) for hit in hits[:covers]), *hits[covers:])
@@ -176,33 +181,35 @@ class ToolIndex:
 
     def _by_text(
         self, query: SplitQuery, strategy: str, slots: Slots, scope: SearchScope | None
-    ) -> tuple[Scores, float, str]:
-        """Scores by words, by meaning or by both, and the scale: how well the best one really matches."""
+    ) -> tuple[list[Scores], float, str]:
+        """Scores by words, by meaning or by both, and the scale: how well the best one really matches.
+
+        The first scores are those of the whole query. Those of its steps follow.
+        """
         weighed = [self._weighed(part, scope) for part in (query.whole, *query.steps)]
         texts = query.texts[: None if len(self._entries) <= _MAX_FOR_STEPS else 1]
         near = [None] if strategy == "keyword" else self._cosines(texts, slots)
         known = None if near[0] is None else self._vectors.known(slots)
         if near[0] is not None and strategy == "semantic" and known is not None and known.all():
-            steps = [step for step in near[1:] if step is not None]
-            return fuse.steps(near[0], steps), float(near[0].max()), strategy
+            return [step for step in near if step is not None], float(near[0].max()), strategy
         matched = self._words.score(weighed, len(self._entries), scope)
         if len(slots) < len(self._entries):
             matched = [scores[slots] for scores in matched]
         scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0], scope))
         if near[0] is None or known is None:
-            return fuse.steps(matched[0], matched[1:]), scale, "keyword"
+            return matched, scale, "keyword"
         if strategy == "semantic":
             chosen = [
                 fuse.choose(step, matched[place], known, scale) for place, step in enumerate(near) if step is not None
             ]
-            return fuse.steps(chosen[0], chosen[1:]), float(chosen[0].max()), strategy
+            return chosen, float(chosen[0].max()), strategy
         if matched[0].max() <= 0 and near[0].max() < self._least_alone:
-            return matched[0], 0.0, strategy
+            return matched[:1], 0.0, strategy
         mixed = [
             by_word if by_meaning is None else fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT, known)
             for by_word, by_meaning in zip_longest(matched, near)
         ]
-        return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy
+        return mixed, max(scale, min(1.0, float(near[0].max()))), strategy
 
     def _raise(self, scores: Scores, slots: Slots, raised: Mapping[Identity, UsageBoost]) -> Scores:
         """Scores with what was learned from use, for tools that the caller may see."""
@@ -215,6 +222,22 @@ class ToolIndex:
             if at < len(slots) and slots[at] == slot:
                 scores[at] += each.share * best
         return scores
+
+    def _served(
+        self, hits: Sequence[Hit], query: SplitQuery, parts: Sequence[Scores], slots: Slots
+    ) -> list[tuple[str, ...]]:
+        """The step of a task that each hit serves best, by the scores that ranked it."""
+        import numpy as np
+
+        if not 2 <= len(parts) == len(query.steps):
+            return [() for _ in hits]
+        shares = np.stack([fuse.min_max(part) for part in parts])
+        places = np.searchsorted(slots, [self._slots[hit.entry.identity] for hit in hits])
+        best = shares[:, places].argmax(axis=0)
+        return [
+            (f"step: {query.steps[step].text[:_MAX_STEP_SHOWN]}",) if shares[step, place] > 0 else ()
+            for step, place in zip(best, places, strict=True)
+        ]
 
     def _why(
         self,
@@ -368,5 +391,6 @@ def _check(entry: ToolEntry) -> None:
 
 _MAX_ALIKE = 256
 _MAX_MASKS = 16
+_MAX_STEP_SHOWN = 80
 _MAX_FOR_STEPS = 20_000
 """Up to this many tools, each step of a query is compared by meaning. Beyond, only the whole query is."""
