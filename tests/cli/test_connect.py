@@ -258,6 +258,10 @@ def test_a_profile_that_does_not_exist_costs_a_client_neither_its_key_nor_its_en
     for key, code in (("ilk_unknown", 5), (str(json.loads(web)["mcpServers"]["interlock"]["env"]["INTERLOCK_KEY"]), 2)):
         called = user.run("call", "nope", "--key", key)
         assert (called.exit_code, "does not accept this key" in called.stderr) == (code, code == 5)
+    mine = user.run("list", "--key", key, "--json")
+    assert (mine.exit_code, json.loads(mine.stdout)) == (0, {"tools": []}), "its profile has no tool of a server"
+    assert "the hub does not accept this key" in user.run("list", "--key", "ilk_unknown").stderr
+    assert user.run("list", "--key", key, "--profile", "work").exit_code == 2
     assert user.run("keys", "rotate", "cursor", "--profile", "wrok").exit_code == 1
     assert keys() == [(name, prefix, profile)]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from interlock.cli.control.completion import server_names, tool_names
 from interlock.cli.control.hub_link import HubError
-from interlock.cli.control.perform import Json, perform, performs
+from interlock.cli.control.perform import Json, perform
 from interlock.cli.terminal.arguments import read_arguments
 from interlock.cli.terminal.failures import CommandFailure, CommandRefused, WrongUsage
 from interlock.cli.terminal.show import (
@@ -23,23 +23,35 @@ from interlock.cli.terminal.show import (
     show_json,
     waiting,
 )
-from interlock.cli.tools.call_with_key import called_with_key
+from interlock.cli.tools.with_key import called_with_key, listed_with_key
 
 REFUSALS: Final = frozenset(("RATE_LIMITED", "QUOTA_EXCEEDED", "TOOL_DISABLED"))
 """Errors outside the domain `security` by which the hub refuses a call."""
 
 
 @click.command("list")
-@performs("tools")
 @click.option("--server", metavar="ID", shell_complete=server_names, help="Only tools of this server.")
 @click.option("--profile", metavar="NAME", help="Only tools of this profile.")
-def list_(found: Json, **params: Any) -> None:
-    """List the tools of all servers.
+@click.option(
+    "--key",
+    envvar="INTERLOCK_KEY",
+    metavar="KEY",
+    help="List as the holder of this key; better in the variable INTERLOCK_KEY.",
+)
+@json_option
+def list_(server: str | None, profile: str | None, key: str | None, as_json: bool) -> None:
+    """List the tools of all servers, or those that the holder of a key is shown.
 
     \b
     Example:
       interlock list --server github
     """
+    if key and profile:
+        raise WrongUsage("a key has its own profile", "leave out --profile, or --key and the variable INTERLOCK_KEY")
+    found = listed_with_key(key, server) if key else perform("tools", {"server": server, "profile": profile})
+    if as_json:
+        show_json(found)
+        return
     tools = found["tools"]
     say_table((bold(tool["name"]), _tokens(tool), one_line(_about(tool), 80)) for tool in tools)
     if not tools:
@@ -48,7 +60,7 @@ def list_(found: Json, **params: Any) -> None:
     count = counted(len(tools), "tool")
     tokens = [tool["tokens"] for tool in tools if tool.get("tokens") is not None]
     say(f"{count}, {sum(tokens):,} tokens" if len(tokens) == len(tools) else count)
-    if starting := still_starting(perform("status")["servers"], params["server"]):
+    if starting := still_starting(perform("status")["servers"], server):
         say(f"  → still starting: {', '.join(starting)}; their tools follow", err=True)
 
 
