@@ -88,6 +88,10 @@ def test_into_an_empty_store_and_what_is_missing_is_told_and_recorded(user: User
 
 def test_without_a_hub_a_backup_is_made_all_the_same(user: User, tmp_path: Path) -> None:
     configure(user, str(user.home / "hub.db"))
+    for command in (("backup", str(tmp_path / "none.backup")), ("audit", "verify")):
+        early = user.run(*command)
+        assert (early.exit_code, "there is no database yet" in early.stderr) == (1, True)
+        assert "start the hub once with `interlock up`" in early.stderr
     up(user)
     assert user.run("down").exit_code == 0
     file = tmp_path / "cold.backup"

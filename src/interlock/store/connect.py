@@ -33,7 +33,10 @@ def database_file(where: str) -> FileId | None:
 
 
 def connect(where: str, *, read_only: bool = False, file: FileId | None = None) -> Database:
-    """Connect to a database; with `file`, only to this one."""
+    """Connect to a database; with `file`, only to this one. To read one that no hub has made is StoreUnavailable."""
+    if read_only and file is None and is_missing(where):
+        hint = "start the hub once with `interlock up`, or set `store` in [hub] to the database that you mean"
+        raise StoreUnavailable("there is no database yet", hint, operator_text=str(sqlite_path(where)))
     if not is_shared(where):
         return Sqlite(sqlite_path(where), read_only=read_only, file=file)
     try:
