@@ -22,10 +22,13 @@ def test_up_in_the_background_returns_when_the_hub_answers_and_down_stops_it(use
     code, out, err = user.finished("up", "-d")
     assert (code, err) == (0, "")
     assert "demonstration server" in out, "nothing is configured"
+    assert f"the hub looks for {user.config}\n" in out
     assert is_running(user.home)
     assert (user.home / "run" / "hub.log").stat().st_mode & 0o777 == 0o600
     assert user.run("down").exit_code == 0
     assert not is_running(user.home)
+    again = user.run("down")
+    assert (again.exit_code, again.stderr) == (4, "interlock: no hub is running\n")
 
 
 @pytest.mark.parametrize("arguments", [["up"], ["up", "-d"], ["up", "--json"]])

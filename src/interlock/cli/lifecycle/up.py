@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from interlock.cli.terminal.failures import CommandFailure, WrongConfiguration, WrongUsage
+from interlock.cli.terminal.failures import CommandFailure, NoHub, WrongConfiguration, WrongUsage
 from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json, show_outcome
 
 if TYPE_CHECKING:
+    from interlock.cli.control.hub_link import HubLink
     from interlock.config.confirmations import UnconfirmedFile
     from interlock.config.load import LoadedConfig
     from interlock.config.problems import Problem
@@ -134,9 +135,9 @@ def down(as_json: bool) -> None:
 
 def stop_hub(as_json: bool) -> None:
     """Stop the hub, and wait until it has stopped."""
-    from interlock.cli.control.hub_link import ConnectionLost, HubError, HubLink, HubRefusal
+    from interlock.cli.control.hub_link import ConnectionLost, HubError, HubRefusal
 
-    with HubLink.open() as link:
+    with _to_stop() as link:
         by_hand = f"stop it yourself: kill {link.hello.get('pid')}"
         try:
             link.ask("hub/stop")
@@ -154,6 +155,16 @@ def stop_hub(as_json: bool) -> None:
             f"The hub (pid {link.hello.get('pid')}) has stopped.",
             as_json,
         )
+
+
+def _to_stop() -> HubLink:
+    """The running hub. Where none runs, the failure suggests no start."""
+    from interlock.cli.control.hub_link import HubLink
+
+    try:
+        return HubLink.open()
+    except NoHub:
+        raise NoHub(hint="") from None
 
 
 def show_problems(problems: tuple[Problem, ...]) -> None:
@@ -218,7 +229,7 @@ def show_running(home: Path, as_json: bool, *, already: bool) -> None:
         _say_upgrade(status)
     show_status(status)
     if any(server.get("source") == BUILT_IN for server in status.get("servers") or []):
-        _say_nothing_configured()
+        _say_nothing_configured((status.get("config") or {}).get("path"))
     if not status.get("agents"):
         _say_next()
 
