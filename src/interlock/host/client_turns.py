@@ -18,10 +18,10 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.conversation_documents import inference_id
 from interlock.hub.handlers.client_hooks import ClientAfterInference, ClientPrompt
 from interlock.process.open_counts import OpenCounts
-from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.inference import ModelInfo
 from interlock.protocols.mcpl.injections import PlacedInjection, arrange, render
+from interlock.protocols.mcpl.merged_features import private_id
 from interlock.wire.errors import Fault
 
 BEFORE_S: Final = 1.5

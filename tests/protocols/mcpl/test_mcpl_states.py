@@ -22,7 +22,7 @@ from interlock.protocols.mcpl.feature_sets import (
 )
 from interlock.protocols.mcpl.negotiation import McplOffer, read_manifest
 from interlock.protocols.mcpl.policy import HostPolicy, effective
-from interlock.protocols.mcpl.received import ServerRights, receipt, receive
+from interlock.protocols.mcpl.server_rights import ServerRights, receipt, receive
 from interlock.protocols.mcpl.states import (
     TRANSITIONS,
     ConnectionEvent,

@@ -24,11 +24,11 @@ from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.server_texts import ServerTexts
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import check_outgoing
-from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.capabilities import CHANNELS_LIFECYCLE, CHANNELS_REGISTER
 from interlock.protocols.mcpl.decoding import Value, decode
 from interlock.protocols.mcpl.errors import channel_not_permitted, unknown_channel
 from interlock.protocols.mcpl.grants import THINKING
+from interlock.protocols.mcpl.merged_features import private_id
 from interlock.protocols.mcpl.states import McplConnection
 from interlock.wire.errors import Fault
 

@@ -18,12 +18,12 @@ from interlock.hub.sessions.session import NO_SELECTION, Exchange, Session, Sess
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY
-from interlock.protocols.mcpl import between, states
+from interlock.protocols.mcpl import merged_features, states
 from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace
 from interlock.protocols.mcpl.policy import names
-from interlock.protocols.mcpl.received import ServerRights
+from interlock.protocols.mcpl.server_rights import ServerRights
 from interlock.protocols.patterns import PatternError, PatternSet
 from interlock.transports.exchange import SessionExchange, unanswered
 from interlock.wire.errors import ErrorObject, Fault
@@ -82,7 +82,7 @@ class ClientHost:
 
     def name(self, server: str, feature: str) -> str:
         """The client's name for a server's feature set."""
-        return between.qualified(server, feature, bare=self.bare)
+        return merged_features.qualified(server, feature, bare=self.bare)
 
     def selected(self, server: str, feature: str) -> bool:
         """Whether the client selected a feature set of a server that it sees."""
@@ -112,7 +112,7 @@ class ClientHost:
 
     def conversation(self, id: str) -> str:
         """The id by which servers know one of the client's conversations."""
-        known = between.private_id("conv", self.principal_name, id)
+        known = merged_features.private_id("conv", self.principal_name, id)
         self.conversations[known] = id
         self.conversations.move_to_end(known)
         if len(self.conversations) > MAX_IDS:

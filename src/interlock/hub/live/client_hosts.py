@@ -25,12 +25,12 @@ from interlock.hub.live.features import Features
 from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session, SessionCaller
 from interlock.protocols.mcp import dialect as mcp_dialect
-from interlock.protocols.mcpl import between
+from interlock.protocols.mcpl import merged_features
 from interlock.protocols.mcpl.feature_sets import FeatureSetsUpdate, UpdateReceipt, read_feature_set
 from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace, answer, read_offer
-from interlock.protocols.mcpl.received import receipt, receive
+from interlock.protocols.mcpl.server_rights import receipt, receive
 from interlock.transports.host_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
 
@@ -182,7 +182,7 @@ class ClientHosts:
     def _host(self, key: Session | str, caller: SessionCaller, offer: McplOffer, home: McplPlace) -> ClientHost | None:
         host = ClientHost(key, caller, offer, home, offer.dialect)
         try:
-            host.speak(between.spoken_with(offer, [each for _, each in self.offers.sets(host)]))
+            host.speak(merged_features.spoken_with(offer, [each for _, each in self.offers.sets(host)]))
         except Fault:
             return None  # The feature sets cannot be read, so the client gets plain MCP.
         return host

@@ -13,7 +13,6 @@ from interlock.hub.live.hook_inference import ModelAnswer
 from interlock.hub.live.hooks import InferenceHooks
 from interlock.judge.results import made_visible
 from interlock.protocols.mcp.reserved_names import PREFIX
-from interlock.protocols.mcpl.between import FEATURE_SET, channels_for, private_id
 from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, OBSERVE, McplDialect
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.hooks import (
@@ -25,6 +24,7 @@ from interlock.protocols.mcpl.hooks import (
     Lifecycle,
 )
 from interlock.protocols.mcpl.injections import SourcedInjection, costs_of, within_bounds
+from interlock.protocols.mcpl.merged_features import FEATURE_SET, channels_for, private_id
 from interlock.protocols.mcpl.states import McplConnection
 from interlock.wire.errors import Fault
 

@@ -1,8 +1,8 @@
 """The hub's offer to each client that is a host of MCPL, and a server's rights with such a client.
 
 The hub offers a client the feature sets that a person enabled for its agent, under the names of
-`protocols.mcpl.between`. A client can only narrow them: a set that it did not select is off for it, and a set that the
-operator switches off is off at once.
+`protocols.mcpl.merged_features`. A client can only narrow them: a set that it did not select is off for it, and a set
+that the operator switches off is off at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from interlock.hub.live.client_host import ClientHost, Declared
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.features import Features
-from interlock.protocols.mcpl import between, states
+from interlock.protocols.mcpl import merged_features, states
 from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import FeatureSet
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED, McplOffer
@@ -37,13 +37,15 @@ class ClientOffers:
         """The hub's manifest for a client. It contains only feature sets that a person enabled for its agent."""
         blocking = any(live.state.offer.blocking_after_hook for live in self.connections(host))
         sets = [each for _, each in self.sets(host)]
-        return between.client_manifest(host.declared or self.declared(host), host.dialect, sets, blocking=blocking)
+        return merged_features.client_manifest(
+            host.declared or self.declared(host), host.dialect, sets, blocking=blocking
+        )
 
     def declared(self, host: ClientHost) -> Declared:
         """The feature sets of a client now, including enabled ones of disconnected servers."""
         try:
             found: dict[str, Mapping[str, Any]] = dict(
-                between.declared(self.sets(host), host.dialect, bare=host.bare)
+                merged_features.declared(self.sets(host), host.dialect, bare=host.bare)
             )  # fmt: skip
         except Fault:
             return {}

@@ -20,7 +20,7 @@ from interlock.hub.live.client_streams import SEPARATOR, ClientStreams
 from interlock.hub.live.features import Features
 from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace
-from interlock.protocols.mcpl.received import ServerRights
+from interlock.protocols.mcpl.server_rights import ServerRights
 from interlock.transports.host_requests import HostKey
 from interlock.wire.errors import Fault
 

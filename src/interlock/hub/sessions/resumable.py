@@ -19,7 +19,7 @@ from interlock.hub.sessions.session import NO_SELECTION, SavedSettings, Session
 from interlock.hub.sessions.session_file import SessionFile, read_lines
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import read_initialize
-from interlock.protocols.mcpl.received import ServerRights
+from interlock.protocols.mcpl.server_rights import ServerRights
 from interlock.wire.errors import Fault
 
 FILE: Final = "sessions.kept"

@@ -14,7 +14,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.views import View
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcpl.received import ServerRights
+from interlock.protocols.mcpl.server_rights import ServerRights
 from interlock.transports.exchange import SessionExchange, SessionService
 from interlock.transports.sessions import session as transport_session
 from interlock.transports.sessions.session import SessionChannel

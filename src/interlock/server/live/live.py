@@ -17,6 +17,7 @@ import msgspec
 from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl.capabilities import CHANNELS_REGISTER, INFERENCE_STREAMING, McplDialect, refused
 from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.dialect_manifests import manifest, read_in, spoken
 from interlock.protocols.mcpl.errors import feature_set_disabled, inference_in_hook
 from interlock.protocols.mcpl.events import PushEvent, PushResult
 from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, FeatureSetsUpdate
@@ -25,9 +26,8 @@ from interlock.protocols.mcpl.live import ANSWER, LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import McplPlace, answer, read_offer
-from interlock.protocols.mcpl.received import ServerRights, receipt, receive
 from interlock.protocols.mcpl.scopes import ElevateParams, ElevateResult, Scope
-from interlock.protocols.mcpl.uses import manifest, read_in, spoken
+from interlock.protocols.mcpl.server_rights import ServerRights, receipt, receive
 from interlock.server.live.channels import Channels
 from interlock.server.live.handlers import NOTIFICATIONS, REQUESTS, AuthorHandler, LiveHandlers, in_hook
 from interlock.server.requests.content import Members

@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, MEANING_0_4, VOCABULARY, McplDialect, meaning
+from interlock.protocols.mcpl.dialect_manifests import manifest_of
 from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, read_feature_set
 from interlock.protocols.mcpl.hooks import ChannelContext
 from interlock.protocols.mcpl.negotiation import McplOffer
-from interlock.protocols.mcpl.uses import manifest_of
 
 FEATURE_SET: Final = "dev.interlock/featureSet"
 """Member of an injection's metadata: its feature set, because an answer can name only one."""

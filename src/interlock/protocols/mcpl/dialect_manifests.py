@@ -1,4 +1,4 @@
-"""Translates a server's feature sets between the dialects: authors write names of 0.4, hosts of 0.5 get paths.
+"""Makes a server's manifest in the dialect of its host: authors write names of 0.4, hosts of 0.5 get paths.
 
 A set with a path that only 0.5 has is offered only to hosts of 0.5, a set with an after-hook only to hosts of 0.4.
 """
