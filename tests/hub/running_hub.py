@@ -225,7 +225,7 @@ async def running_hub(
         upgrader=RoomUpgrader(hub_app, gateway),
     )
     metrics.listener = http.listener
-    hub_app.listen = f"127.0.0.1:{http.port}"
+    hub_app.use_address(f"127.0.0.1:{http.port}")
     if not settings.store:
         _place(await _empty_database(), hub_app.home / "hub.db")
     await hub_app.start()

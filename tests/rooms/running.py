@@ -150,7 +150,7 @@ async def running_rooms(
     app = make_app(hub_app, operations=operations, metrics=metrics)
     http = await start(endpoint, app, is_mcp=is_mcp_path, upgrader=RoomUpgrader(hub_app, gateway))
     metrics.listener = http.listener
-    hub_app.listen = f"127.0.0.1:{http.port}"
+    hub_app.use_address(f"127.0.0.1:{http.port}")
     await hub_app.start()
     await gateway.start()
     try:

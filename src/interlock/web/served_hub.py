@@ -100,7 +100,7 @@ class ServedHub:
             )
             why = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
             raise CannotStart(f"the hub cannot listen on {settings.listen}: {why}", hint) from None
-        hub_app.listen = f"{host if ':' not in host else f'[{host}]'}:{self._http.port}"
+        hub_app.use_address(f"{host if ':' not in host else f'[{host}]'}:{self._http.port}")
 
     async def start(self) -> None:
         """Start every part, then serve clients. Raises CannotStart, after the started parts were stopped."""

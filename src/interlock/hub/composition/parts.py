@@ -62,6 +62,10 @@ class HubParts:
         self._build_service()
         self._build_servers()
 
+    def use_address(self, listen: str) -> None:
+        """Name this HTTP address in links, tickets and challenges."""
+        self.listen = listen
+
     def _name_foundation(self) -> None:
         foundation = self._foundation
         self.home = foundation.home
