@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.wire.members import BadObject, MemberReader
+from interlock.wire.members import MAX_MEMBERS, BadObject, MemberReader
 from interlock.wire.nesting import has_more_members, nested_deeper
 
 READER = MemberReader(("name", "params"), ("params",), rest_bytes=200)
@@ -51,6 +51,15 @@ def problem(data: bytes) -> str:
 )
 def test_objects_that_readers_could_take_differently_are_refused(data: bytes, expected: str) -> None:
     assert problem(data) == expected
+
+
+def test_more_members_than_the_bound_are_refused() -> None:
+    reader = MemberReader(["name"])
+    most = {f"m{number}": 1 for number in range(MAX_MEMBERS)}
+    assert len(reader.read(json.dumps(most).encode())) == MAX_MEMBERS
+    with pytest.raises(BadObject) as refused:
+        reader.read(json.dumps({**most, "one": 1}).encode())
+    assert refused.value.problem == "too_large"
 
 
 def test_large_members_do_not_count_towards_the_rest() -> None:

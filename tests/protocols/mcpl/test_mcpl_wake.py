@@ -242,9 +242,10 @@ def test_a_wake_that_no_budget_ever_allows_is_held_without_an_end() -> None:
     assert held.until is None
 
 
-def test_a_ledger_forgets_what_no_longer_counts() -> None:
-    ledger = SpendingLedger({f"k{i}": SpentBudget().add(0, 1, 1) for i in range(MAX_KEYS)})
-    assert len(ledger.add(("new",), 100_000, wakes=1).spent) == 1
+def test_a_ledger_forgets_what_no_longer_counts_and_nothing_else() -> None:
+    old = {f"k{i}": SpentBudget().add(0, 1, 1) for i in range(MAX_KEYS)}
+    ledger = SpendingLedger({**old, "recent": SpentBudget().add(99_000, 1, 1)})
+    assert ledger.add(("new",), 100_000, wakes=1).spent.keys() == {"recent", "new"}
 
 
 # Coalescing
