@@ -36,7 +36,8 @@ from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
-from interlock.wire.messages import Request, check_shape, decode, strict
+from interlock.wire.messages import Request, decode
+from interlock.wire.payload_checks import check_shape, strict
 
 Row = Mapping[str, Any]
 Judge = Callable[[Row], bool]

@@ -18,14 +18,13 @@ from interlock.wire.messages import (
     Notification,
     Request,
     Result,
-    check_shape,
     decode,
     decode_batch,
     encode,
     encode_failure,
     one_line,
-    strict,
 )
+from interlock.wire.payload_checks import check_shape, strict
 
 TOO_DEEP = b"[" * 5_000 + b"]" * 5_000
 

@@ -48,7 +48,8 @@ from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker
 from interlock.wire.limits import Limits
-from interlock.wire.messages import Notification, check_shape
+from interlock.wire.messages import Notification
+from interlock.wire.payload_checks import check_shape
 
 STILL_SERVED: Final = frozenset(
     {PING, STATUS, SHUTDOWN, "mgp/stream/cancel", "mgp/callback/respond", "tasks/get", "tasks/result", "tasks/cancel"}

@@ -48,7 +48,8 @@ from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker, new_node
 from interlock.wire.limits import DEFAULT
-from interlock.wire.messages import Notification, check_shape
+from interlock.wire.messages import Notification
+from interlock.wire.payload_checks import check_shape
 from interlock.wire.seal import Seal
 
 if TYPE_CHECKING:

@@ -5,9 +5,7 @@ A message that could be read in two ways (duplicate or wrong-case members) is re
 
 from __future__ import annotations
 
-import json
 import re
-from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -17,7 +15,6 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE, CheckedJson
 from interlock.wire.limits import DEFAULT, Limits, over_message_bytes
 from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED
-from interlock.wire.nesting import has_more_members, nested_deeper
 from interlock.wire.unique_names import DuplicateName, names_of
 
 Id: TypeAlias = int | str
@@ -207,30 +204,6 @@ def one_line(payload: bytes) -> bytes:
     return payload
 
 
-def check_shape(payload: bytes, limits: Limits) -> None:
-    """Refuse a payload that is nested too deeply or has too many members. A small one passes at once."""
-    if type(payload) is CheckedJson:
-        return
-    # First, since it is cheaper.
-    if has_more_members(payload, limits.members):
-        raise Fault("INVALID_REQUEST", f"more than {limits.members} members")
-    if nested_deeper(payload, limits.depth):
-        raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
-
-
-def strict(payload: bytes) -> None:
-    """Refuse JSON with duplicate member names at any depth: two programs could read it differently."""
-    with suppress(ValueError, OverflowError, RecursionError):
-        if msgspec.json.encode(msgspec.json.decode(payload)) == payload:
-            return  # decoding would have dropped a duplicate member
-    try:
-        _STRICT.decode(payload.decode())
-    except _Duplicate as duplicate:
-        raise Fault("PARSE_ERROR", f"duplicate member {duplicate.args[0]!r} in one object") from None
-    except (ValueError, RecursionError) as cause:
-        raise Fault("PARSE_ERROR", f"not JSON: {cause}") from None
-
-
 class _Envelope(msgspec.Struct):
     jsonrpc: str
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
@@ -346,24 +319,6 @@ def _refuse_ambiguity(data: bytes, message: Message, beside: int) -> None:
 
 def _id_of(message: Message) -> Id | None:
     return None if isinstance(message, Notification) else message.id
-
-
-class _Duplicate(ValueError):
-    pass
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise _Duplicate(name)
-            seen.add(name)
-    return members
-
-
-_STRICT = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def _unreadable(data: bytes, cause: Exception) -> BadMessage:

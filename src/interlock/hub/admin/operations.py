@@ -46,7 +46,8 @@ from interlock.store import StoreError
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE
-from interlock.wire.messages import EMPTY_OBJECT, strict
+from interlock.wire.messages import EMPTY_OBJECT
+from interlock.wire.payload_checks import strict
 
 log = logging.getLogger("interlock.operations")
 

@@ -29,7 +29,7 @@ from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.traces import trace_of
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import CheckedJson
-from interlock.wire.messages import strict
+from interlock.wire.payload_checks import strict
 
 if TYPE_CHECKING:
     import asyncio

@@ -20,8 +20,8 @@ from interlock.protocols.mgp.security import named_permissions
 from interlock.protocols.patterns import PatternSet
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json_or
-from interlock.wire.messages import strict
 from interlock.wire.names import may_spell
+from interlock.wire.payload_checks import strict
 
 MAX_ITEMS: Final = 100_000
 MAX_NAME_CHARS: Final = 1024

@@ -17,7 +17,7 @@ from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import CheckedJson
 from interlock.wire.large_reader import ENVELOPE_MEMBERS
 from interlock.wire.limits import Limits
-from interlock.wire.messages import check_shape, strict
+from interlock.wire.payload_checks import check_shape, strict
 
 LIMITS: Final = Limits(message_bytes=1024 * 1024, depth=32, members=4_000)
 """Bounds of one MCPL payload. Larger media are sent as `uri`."""

@@ -16,7 +16,7 @@ import rfc8785
 
 from interlock.protocols.mcpl.decoding import LIMITS, Value
 from interlock.wire.errors import Fault
-from interlock.wire.messages import check_shape
+from interlock.wire.payload_checks import check_shape
 
 Domain: TypeAlias = Literal["capabilities", "featureSets", "tagOntology"]
 Revision: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^sha256:[A-Za-z0-9_-]{43}$")]

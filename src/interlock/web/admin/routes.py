@@ -28,7 +28,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE
 from interlock.wire.limits import DEFAULT
-from interlock.wire.messages import strict
+from interlock.wire.payload_checks import strict
 
 MAX_BODY: Final = 1024 * 1024
 

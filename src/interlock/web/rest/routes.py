@@ -47,7 +47,7 @@ from interlock.wire.errors import Fault, internal_error
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE, JoinedArray, object_of
 from interlock.wire.limits import DEFAULT, Limits
-from interlock.wire.messages import strict
+from interlock.wire.payload_checks import strict
 from interlock.wire.sse import KEEP_ALIVE
 
 log = logging.getLogger("interlock.rest")

@@ -25,7 +25,7 @@ from interlock.hub.rate_meter import Meters
 from interlock.protocols.mcpl.events import PushResult
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
-from interlock.wire.messages import check_shape
+from interlock.wire.payload_checks import check_shape
 
 MAX_BYTES: Final = 64 * 1024
 MAX_ID: Final = 256
