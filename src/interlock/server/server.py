@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
@@ -17,11 +17,10 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
+from interlock.server.definitions.methods import DefinitionMethods, decorated
 from interlock.server.definitions.offers import Offers
-from interlock.server.definitions.options import PromptOptions, ResourceOptions, Scope, ToolOptions
-from interlock.server.definitions.prompts import Prompt, Suggestions
-from interlock.server.definitions.resources import Resource, cache_hints
-from interlock.server.definitions.tools import Tool
+from interlock.server.definitions.options import Scope
+from interlock.server.definitions.resources import cache_hints
 from interlock.server.handlers.callbacks import ClientCallbacks
 from interlock.server.handlers.calls import Calls, unexpected
 from interlock.server.handlers.events import EventChannel, ServerEvents
@@ -39,7 +38,6 @@ from interlock.server.requests.content import Icon, present
 from interlock.server.requests.framing import Framing
 from interlock.server.requests.session import Exchange, ServerSession
 from interlock.server.requests.threads import Threads
-from interlock.signatures import DefinitionError
 from interlock.transports.exchange import AdmittedCaller
 from interlock.transports.requests.call_parking import CallParking, ParkingLimits
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
@@ -61,7 +59,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Admit = Callable[[str, Mapping[bytes, bytes]], AdmittedCaller]
 
 
-class Server(LiveMethods):
+class Server(DefinitionMethods, LiveMethods):
     """An MCP server."""
 
     def __init__(
@@ -144,39 +142,7 @@ class Server(LiveMethods):
         agreed = if_agreed({name: each for part in parts for name, each in part.handlers().items()})
         self._extension_handlers = agreed | self._live.handlers()
 
-    # Tools, resources, prompts and completions.
-
-    @overload
-    def tool(self, function: F, /) -> F: ...
-    @overload
-    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-    def tool(self, function: Any = None, **options: Any) -> Any:
-        """Offer a function as a tool. Its type hints are the schemas, its docstring is the description."""
-        return _decorate("tool", function, lambda given: self.add_tool(Tool(given, **options)))
-
-    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-        """Offer a function as the resource at an address, or at every address of a template: `notes://{name}`.
-
-        It returns a text, bytes, a value with a JSON form, or `ResourceContents`.
-        """
-        if not isinstance(uri, str):
-            raise TypeError('a resource has an address: write @server.resource("notes://{name}")')
-        return _decorator(lambda given: self.add_resource(Resource(uri, given, **options)))
-
-    @overload
-    def prompt(self, function: F, /) -> F: ...
-    @overload
-    def prompt(self, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-    def prompt(self, function: Any = None, **options: Any) -> Any:
-        """Offer a function as a prompt: it returns a text, content, `Message`s, or a list of these."""
-        return _decorate("prompt", function, lambda given: self.add_prompt(Prompt(given, **options)))
-
-    def completion(self, of: str, argument: str) -> Callable[[F], F]:
-        """Suggest values for an argument of a prompt, or a variable of a template, named by its name or its text.
-
-        The function takes the text typed so far as `value`, and optionally the other arguments as `others`.
-        """
-        return _decorator(lambda given: self._offers.suggest(of, argument, Suggestions(given)))
+    # Health and events.
 
     @overload
     def health_check(self, function: F, /) -> F: ...
@@ -187,28 +153,11 @@ class Server(LiveMethods):
 
         A failed check makes the server `degraded`, a failed `critical` one `unhealthy` (MGP, Health Check Protocol).
         """
-        return _decorate("health_check", function, lambda given: self._health.add(given, name, critical))
+        return decorated("health_check", function, lambda given: self._health.add(given, name, critical))
 
     def event_channel(self, name: str) -> EventChannel:
         """A channel for events, such as `system.disk`. Clients subscribe to it, and its `send` reaches them (MGP)."""
         return self._events.channel(name)
-
-    def add_tool(self, tool: Tool) -> None:
-        """Offer a tool. Raises DefinitionError if its name is taken."""
-        self._offers.tools.add(tool)
-
-    def replace_tool(self, tool: Tool) -> None:
-        """Offer a tool, and replace the one of its name if there is one. Calls under way keep the old one."""
-        self._offers.tools.put(tool)
-
-    def get_tool(self, name: str) -> Tool | None:
-        """The tool of that name."""
-        return self._offers.tools.get(name)
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """Every tool, in the order they are listed."""
-        return tuple(self._offers.tools)
 
     async def invoke(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """Call a tool from this process, with all checks of a call, and return its value as JSON holds it.
@@ -216,31 +165,6 @@ class Server(LiveMethods):
         Raises LookupError, ArgumentsError, TimeoutError, or any error of the function.
         """
         return await self._calls.invoke(name, arguments or {})
-
-    def remove_tool(self, name: str) -> None:
-        """Offer a tool no longer."""
-        self._offers.tools.remove(name)
-
-    def add_resource(self, resource: Resource) -> None:
-        """Offer a resource or a template. Raises DefinitionError if its address is taken."""
-        (self._offers.resources if resource.template is None else self._offers.templates).add(resource)
-
-    def remove_resource(self, uri: str) -> None:
-        """Offer a resource or a template no longer."""
-        self._offers.resources.remove(uri)
-        self._offers.templates.remove(uri)
-
-    def add_prompt(self, prompt: Prompt) -> None:
-        """Offer a prompt. Raises DefinitionError if its name is taken."""
-        self._offers.prompts.add(prompt)
-
-    def remove_prompt(self, name: str) -> None:
-        """Offer a prompt no longer."""
-        self._offers.prompts.remove(name)
-
-    def resource_updated(self, uri: str) -> None:
-        """Notify every subscriber that a resource has changed, and drop its cached reads. From any thread."""
-        self._offers.resource_updated(uri)
 
     # Running.
 
@@ -368,22 +292,3 @@ class Server(LiveMethods):
         self._tasks.tasks.close()
         self._parking.close()
         self.threads.close()
-
-
-def _decorate(what: str, function: Any, offer: Callable[[Any], None]) -> Any:
-    """A decorator with options, or the function that the decorator stands on without any."""
-    if isinstance(function, str):
-        raise TypeError(f"@server.{what} takes options by their names: write @server.{what}(name={function!r})")
-    return _decorator(offer) if function is None else _decorator(offer)(function)
-
-
-def _decorator(offer: Callable[[Any], None]) -> Callable[[F], F]:
-    def decorate(given: F) -> F:
-        try:
-            offer(given)
-        except DefinitionError as error:
-            # Its message names the file, the line and the parameter; a traceback through this library would hide them.
-            raise error.with_traceback(None) from None
-        return given
-
-    return decorate
