@@ -188,7 +188,7 @@ class ServerLines:
         if self._bad_bytes > max_bytes or self._bad_lines > BAD_LINES:
             self._link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with lines that are not messages"))
 
-    # What a line holds.
+    # Lines other than plain answers. `_take_lines` hands those over itself: most lines are plain answers.
 
     def _take_other(self, line: bytes | OversizeLine, lines: Iterator[bytes | OversizeLine], data: bytes) -> bool:
         """Take a line that is no plain answer. False where the lines behind it wait until it is read."""
