@@ -19,7 +19,8 @@ from interlock.store import (
     StoreTooNew,
     StoreUnavailable,
     WrongChecksum,
-    damaged_entries,
+    documents,
+    unreadable_entries,
 )
 from interlock.store.connect import connect, is_shared
 from interlock.store.database import transaction
@@ -321,10 +322,55 @@ async def test_a_damaged_document_hides_no_other_and_a_restored_backup_repairs_i
     assert later.problems.keys() == {"a"}, "a deletion that was damaged is no deletion"
     assert later.lookup("c") == Thing("c", "good")
     await again.close()
-    assert damaged_entries(where) == ["'a' of things"]
+    await store.commit(lambda database: documents.forget_deleted(database, 2**53))
+    assert unreadable_entries(where, [THINGS]) == ["'a' of things"], "it counts until somebody decides"
     await store.restore(tmp_path / "copy")
     assert (mirror.problem, mirror.get("a")) == (None, Thing("a", "good"))
     await store.close()
+
+
+@pytest.mark.parametrize("purges", [False, True])
+async def test_t31_a_damaged_revision_hides_no_later_change_from_other_nodes(where: str, purges: bool) -> None:
+    one, two = await Store.open(where, [THINGS]), await Store.open(where, [THINGS])
+    mirror = await two.mirror(THINGS)
+    await put(one, Thing("a"), Thing("b"))
+    async with one.transaction() as change:
+        change.delete(THINGS, "a")
+    await until(lambda: len(mirror) == 1)
+    spoil = "UPDATE documents SET revision = revision + 1099511627776 WHERE key = 'a'"
+    await one.commit(lambda database: database.execute(spoil))
+    assert unreadable_entries(where, [THINGS]) == ["'a' of things"]
+    if purges:
+        await one.commit(lambda database: documents.forget_deleted(database, 2**53))
+    read = two.feed.current_at
+    await until(lambda: two.feed.current_at > read)
+    await put(one, Thing("b", "revoked"))
+    await until(lambda: mirror.lookup("b") == Thing("b", "revoked"))
+    for store in (one, two):
+        await store.close()
+
+
+async def test_t31_a_counter_of_changes_that_went_back_counts_as_a_store_that_cannot_be_read(where: str) -> None:
+    other, store = await Store.open(where, [THINGS]), await Store.open(where, [THINGS])
+    mirror = await store.mirror(THINGS)
+    await put(other, Thing("a"), Thing("b"))
+    await until(lambda: len(mirror) == 2)
+    back = "UPDATE counters SET value = 0 WHERE name = 'revision'"
+    await other.commit(lambda database: database.execute(back))
+    await until(lambda: isinstance(store.feed.failure, StoreDamaged))
+    for each in (other, store):
+        await each.close()
+
+
+async def test_entries_that_are_not_of_their_struct_are_named_without_a_hub(where: str) -> None:
+    class Strict(msgspec.Struct):
+        id: str
+        note: str
+
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("a"), Thing("b", note="x"))
+    await store.close()
+    assert unreadable_entries(where, [Collection("things", Strict, key="id")]) == ["'a' of things"]
 
 
 async def test_a_document_that_this_version_cannot_read_stops_its_mirror_from_answering(where: str) -> None:

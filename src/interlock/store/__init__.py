@@ -6,7 +6,7 @@ Both databases have one schema and one interface. An acknowledged change is comm
 from __future__ import annotations
 
 from .collection import Collection, Document
-from .connect import check_store, damaged_entries
+from .connect import check_store, unreadable_entries
 from .errors import (
     Conflict,
     NotRecorded,
@@ -40,5 +40,5 @@ __all__ = [
     "Transaction",
     "WrongChecksum",
     "check_store",
-    "damaged_entries",
+    "unreadable_entries",
 ]

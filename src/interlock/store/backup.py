@@ -98,7 +98,8 @@ def _last_common(backup: Database, chain: str, database: Database) -> int:
 def _replace_documents(database: Database, backup: Database) -> list[Change]:
     """Replace the documents with those of the backup. Versions and revisions only grow, so mirrors follow."""
     database.execute("UPDATE counters SET value = value WHERE name = 'revision'")
-    revision = max(documents.counter(database, "revision"), documents.counter(backup, "revision"))
+    last = documents.counter(database, "revision")
+    revision = max(last, documents.counter(backup, "revision"))
     current, restored = documents.every(database), documents.every(backup)
     if (wrong := next((change for change in restored.values() if change.is_damaged), None)) is not None:
         raise wrong.problem
@@ -106,7 +107,7 @@ def _replace_documents(database: Database, backup: Database) -> list[Change]:
     for at in sorted(current.keys() | restored.keys()):
         old, new = current.get(at), restored.get(at)
         body = None if new is None else new.body
-        if old is not None and not old.is_damaged and old.body == body:
+        if old is not None and not old.is_damaged and old.body == body and old.revision <= last:
             unchanged.append(old)
             continue
         revision += 1

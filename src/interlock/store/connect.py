@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from .database import Database
-from .documents import damaged
+from .documents import AnyCollection, unreadable
 from .errors import StoreUnavailable
 from .schema import check_schema
 from .sqlite import FileId, Sqlite, file_id
@@ -65,12 +66,12 @@ def check_store(where: str) -> None:
         check_schema(database)
 
 
-def damaged_entries(where: str) -> list[str]:
-    """The stored entries that do not match their checksums, for operators. Reads the whole database."""
+def unreadable_entries(where: str, collections: Iterable[AnyCollection]) -> list[str]:
+    """The stored entries that cannot be read, for operators. Reads the whole database."""
     if is_missing(where):
         return []
     with closing(connect(where, read_only=True)) as database:
-        return [f"{key!r} of {collection}" for collection, key in damaged(database)]
+        return [f"{key!r} of {collection}" for collection, key in unreadable(database, collections)]
 
 
 def sqlite_path(where: str) -> Path:

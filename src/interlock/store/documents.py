@@ -23,6 +23,7 @@ AnyCollection = Collection[Any]
 KEEP_DELETED_MS: Final = 24 * 3600 * 1000
 """How long a deletion is kept for nodes that have not read it yet."""
 _PAGE: Final = 1000
+_REVISION: Final = "SELECT value FROM counters WHERE name = 'revision'"
 _MAX_ALTERNATIVES: Final = 64
 
 
@@ -190,7 +191,11 @@ def changed_since(database: Database, collection: str, revision: int) -> bool:
 
 def since(database: Database, revision: int) -> list[Change]:
     """The next page of changes after a revision, in order, the damaged ones too."""
-    sql = f"SELECT {_FIELDS} FROM documents WHERE revision > ? ORDER BY revision LIMIT {_PAGE}"
+    # No change is later than the counter. A damaged revision that is would take a reader past all changes to come.
+    sql = (
+        f"SELECT {_FIELDS} FROM documents WHERE revision > ? AND revision <= ({_REVISION}) ORDER BY revision"
+        f" LIMIT {_PAGE}"
+    )
     return [_read(row) for row in database.execute(sql, (revision,))]
 
 
@@ -204,9 +209,26 @@ def every(database: Database) -> dict[tuple[str, str], Change]:
     return {(change.collection, change.key): change for change in map(_read, rows)}
 
 
-def damaged(database: Database) -> list[tuple[str, str]]:
-    """Collection and key of each document that does not match its checksum."""
-    return [place for place, change in every(database).items() if change.is_damaged]
+def unreadable(database: Database, collections: Iterable[AnyCollection]) -> list[tuple[str, str]]:
+    """Collection and key of each document that does not match its checksum, that has a revision which no change had
+    yet, or that is not of the struct of its collection."""
+    declared, last = {each.name: each for each in collections}, counter(database, "revision")
+    return [
+        place
+        for place, change in every(database).items()
+        if change.is_damaged or change.revision > last or not _fits(declared.get(change.collection), change)
+    ]
+
+
+def _fits(collection: AnyCollection | None, change: Change) -> bool:
+    """Whether a document can be decoded. One of an unknown collection may be of another version of this program."""
+    if collection is None or change.body is None:
+        return True
+    try:
+        collection.decode(change.key, change.body)
+    except StoreDamaged:
+        return False
+    return True
 
 
 def announce_damaged(database: Database, collection: str, keys: Iterable[str]) -> None:
@@ -247,17 +269,23 @@ def declare(database: Database, collections: Iterable[AnyCollection]) -> None:
 def forget_deleted(database: Database, before_ms: int) -> None:
     """Purge the rows of documents that were deleted long ago. Runs in a transaction.
 
-    The last change of each collection stays, so that `newest` is the same on a node that starts later.
+    The last change of each collection stays, so that `newest` is the same on a node that starts later. So does a row
+    that lost its body by damage: it may be a taint or a denial, and counts until somebody decides.
     """
     database.execute("UPDATE counters SET value = value WHERE name = 'revision'")
-    last = database.execute("SELECT max(revision) FROM documents WHERE body IS NULL AND changed < ?", (before_ms,))
-    if last[0][0] is not None:
-        database.execute("UPDATE counters SET value = ? WHERE name = 'purged'", (last[0][0],))
-        database.execute(
-            "DELETE FROM documents WHERE body IS NULL AND changed < ? AND revision <> ("
-            "SELECT max(same.revision) FROM documents AS same WHERE same.collection = documents.collection)",
-            (before_ms,),
-        )
+    empty = database.execute(f"SELECT {_FIELDS} FROM documents WHERE body IS NULL AND changed < ?", (before_ms,))
+    deleted = [change for change in map(_read, empty) if not change.is_damaged]
+    if not deleted:
+        return
+    last = min(max(change.revision for change in deleted), counter(database, "revision"))
+    database.execute("UPDATE counters SET value = ? WHERE name = 'purged'", (last,))
+    rows = database.execute("SELECT collection, max(revision) FROM documents GROUP BY collection")
+    newest_of = {name: _number(revision) for name, revision in rows}
+    old = [change for change in deleted if change.revision != newest_of[change.collection]]
+    for chunk in in_chunks(old, _MAX_ALTERNATIVES):
+        any_of = " OR ".join(["(collection = ? AND key = ?)"] * len(chunk))
+        places = [text for change in chunk for text in (change.collection, change.key)]
+        database.execute(f"DELETE FROM documents WHERE {any_of}", places)
 
 
 _COLUMNS: Final = ("collection", "key", "version", "revision", "changed", "body", "checksum")

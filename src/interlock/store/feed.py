@@ -21,7 +21,7 @@ from typing import Final
 from .connect import connect
 from .database import Database, transaction
 from .documents import Change, counter, since
-from .errors import StoreError
+from .errors import StoreDamaged, StoreError
 
 POLL_S: Final = 1.0
 """How long to wait for a notification before reading anyway."""
@@ -127,23 +127,26 @@ class Feed:
 
     def _poll(self, database: Database) -> None:
         started = now_s()
-        purged, changes = self._next(database)
+        purged, revision, changes = self._next(database)
+        if revision < self._seen:
+            # Further changes would have revisions that count as read, so they could not be told from old ones.
+            raise StoreDamaged("the counter of the store's changes went back", operator_text=f"it is {revision}")
         if purged > self._seen:
             self._call_on_loop(self._missed)
         while changes:
             self._seen = changes[-1].revision
             self._call_on_loop(partial(self._deliver, changes, self._seen))
-            _, changes = self._next(database)
-        self._seen = max(self._seen, purged)
+            *_, changes = self._next(database)
+        self._seen = max(self._seen, min(purged, revision))
         self._call_on_loop(partial(self._caught_up, started))
 
     def _caught_up(self, at: float) -> None:
         self.current_at = at
 
-    def _next(self, database: Database) -> tuple[int, list[Change]]:
-        """The revision up to which deletions were purged, and the next changes."""
+    def _next(self, database: Database) -> tuple[int, int, list[Change]]:
+        """The revision up to which deletions were purged, that of the last change, and the next changes."""
         with transaction(database, read_only=True):
-            return counter(database, "purged"), since(database, self._seen)
+            return counter(database, "purged"), counter(database, "revision"), since(database, self._seen)
 
     def _call_on_loop(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # The loop may be closed already.

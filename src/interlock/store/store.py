@@ -335,7 +335,7 @@ class Transaction:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and (self._expected or self._edits):
+        if kind is None and (self._expected or self._edits or self._records):
             changes = Changes(self._expected, tuple(self._edits.values()), self._found)
             self.versions = await self._store.change(changes, self._records)
 

@@ -44,9 +44,9 @@ def start_checks(home: Path, loaded: LoadedConfig) -> Iterator[DoctorCheck]:
         return
     from interlock.config.hub_secret import BadHubSecret
     from interlock.hub.cannot_start import CannotStart
-    from interlock.hub.foundation import store_of
+    from interlock.hub.foundation import COLLECTIONS, store_of
     from interlock.hub.sealing_key import check_stored
-    from interlock.store import StoreDamaged, StoreError, check_store, damaged_entries
+    from interlock.store import StoreDamaged, StoreError, check_store, unreadable_entries
     from interlock.web.run import check_start
 
     try:
@@ -58,8 +58,8 @@ def start_checks(home: Path, loaded: LoadedConfig) -> Iterator[DoctorCheck]:
     try:
         check_store(where)
         check_stored(where, loaded.config, home)
-        if found := damaged_entries(where):
-            message = f"entries do not match their checksums: {', '.join(found[:20])}"
+        if found := unreadable_entries(where, COLLECTIONS):
+            message = f"entries cannot be read: {', '.join(found[:20])}"
             yield DoctorCheck("store", "wrong", message, StoreDamaged.hint)
     except StoreError as cause:
         yield DoctorCheck("store", "wrong", cause.for_operators, cause.hint)
