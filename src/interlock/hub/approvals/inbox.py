@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -29,7 +29,7 @@ from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.locks import acquire
 from interlock.hub.repeated_commits import commit
-from interlock.store import Mirror, Store, StoreError, Transaction
+from interlock.store import Mirror, Store, StoreDamaged, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 MAX_OPEN: Final = 10_000
@@ -257,13 +257,24 @@ class Inbox(InboxReads):
 
     async def _sweep(self) -> None:
         due = await due_decisions([*self._index.all], self._clock(), self.still_allowed)
+        # One whose row was damaged since it was read stays as it is, and keeps no other from its end.
         for decision in due.late:
-            await self._change(decision, decision.after(DecisionEvent.EXPIRE), NOBODY)
-        await self.void(due.refused)
-        if due.old:
-            async with self._store.transaction() as change:
-                for decision in due.old:
-                    change.delete(DECISIONS, decision.id)
+            with contextlib.suppress(StoreDamaged):
+                await self._change(decision, decision.after(DecisionEvent.EXPIRE), NOBODY)
+        for decision in due.refused:
+            with contextlib.suppress(StoreDamaged):
+                await self.void([decision])
+        try:
+            await self._delete(due.old)
+        except StoreDamaged:
+            for decision in due.old:
+                with contextlib.suppress(StoreDamaged):
+                    await self._delete([decision])
+
+    async def _delete(self, decisions: Sequence[Decision]) -> None:
+        async with self._store.transaction() as change:
+            for decision in decisions:
+                change.delete(DECISIONS, decision.id)
 
     async def settled(self, id: str, within_s: float) -> Decision:
         """Wait until a decision is no longer open, or for `within_s`. Returns the decision."""

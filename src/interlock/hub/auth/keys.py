@@ -191,8 +191,16 @@ class Keys:
         return text
 
     async def _take_all(self, change: Transaction, name: str) -> list[Key]:
-        """Delete all keys of a principal, as the store has them now and still has them at the commit; oldest first."""
+        """Delete all keys of a principal, as the store has them now and still has them at the commit; oldest first.
+
+        The store finds those that another hub has just made. The mirror finds those whose place in the store's index
+        was damaged: the index has no checksums.
+        """
         found = await self._store.find(KEYS, principal=name)
+        indexed = {document.key for document in found}
+        for key in [key for key in self.mirror.readable() if key.principal == name and key.hash not in indexed]:
+            if (document := await change.get(KEYS, key.hash)) is not None:
+                found.append(document)
         for document in found:
             change.expect(KEYS, document.key, document.version)
             change.delete(KEYS, document.key)
