@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +41,7 @@ from interlock.protocols.mcpl.wake import WakeVerdict
 from interlock.server import Server
 from interlock.store import Collection, Store, StoreDamaged
 from interlock.store.database import Database
+from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
 
 from .people import read_and_answer
@@ -200,7 +202,8 @@ async def old_taint(file: Path, principal_name: str) -> None:
 
 
 async def taints_in(store: Store) -> Taints:
-    taints = Taints(lambda: 1000.0, cast(Any, SimpleNamespace(tainted=lambda *_: "a record")), lambda *_: None)
+    journal = SimpleNamespace(tainted=lambda *_: "a record", taint_cleared=lambda *_: "another")
+    taints = Taints(lambda: 1000.0, cast(Any, journal), lambda *_: None)
     await taints.start(store)
     return taints
 
@@ -214,10 +217,12 @@ async def test_t129_every_hub_of_a_store_counts_a_taint_that_one_of_them_found_d
     assert here.of("agent:ann") is None
     starting = await Store.open(file, (TAINTS, UNSENT_WAKES))
     assert (await starting.mirror(UNSENT_WAKES)).problems
+    starting.commit_records_with(partial(without_records, starting))
     there = await taints_in(starting)
     there.add(ANN, Target("tool", "web", "read"), asking=True, then=partial(told.append, "text"))
-    assert told == ["text"]
     await until(lambda: here.of("agent:ann"))
+    await until(partial(has_length, told, 1))
+    assert told == ["text"]
     assert len([*wakes.values()]) == 1, "it had read this one before, and nobody relies on the damaged one"
     for store in (running, starting):
         await store.close()
@@ -227,16 +232,65 @@ async def test_a_taint_that_is_damaged_below_a_running_hub_keeps_no_text_from_ot
     file, told = tmp_path / "hub.db", list[object]()
     await old_taint(file, "agent:ann")
     store = await Store.open(file, (TAINTS,))
-    store.commit_records_with(partial(without_records, store))
+    recorded: list[object] = []
+
+    async def commit(changes: Changes, records: Sequence[object]) -> list[Change]:
+        recorded.extend(records)
+        return await without_records(store, changes, records)
+
+    store.commit_records_with(commit)
     taints = await taints_in(store)
     await store.commit(spoil_all)
+    assert taints.all() == []
     for whom, counted in ((ANN, 1), (ANN, 2), (BOB, 3)):
         source = Target("tool", "web", f"read{counted}")
         taints.add(whom, source, asking=True, then=partial(told.append, "text"), failed=told.append)
         await until(partial(has_length, told, counted))
         await until(partial(taints.of, "agent:cat"))
     assert [type(each) for each in told] == [Fault, str, str]
+    assert len(recorded) == 3, "one for each source, also for the one whose text was withheld at first"
+    listed = {taint.principal_name: [source.name for source in taint.sources] for taint in taints.all()}
+    assert listed == {"agent:ann": ["read2", "read1"], "agent:bob": ["read3"]}
+    ends = {taint.principal_name: taints.ends(taint) for taint in taints.all()}
+    assert (ends["agent:ann"], ends["agent:bob"] is None) == (None, False), "nobody knows when the stored one ends"
     await store.close()
+
+
+async def test_t129_a_person_who_clears_a_taint_that_cannot_be_read_clears_what_came_since(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "hub.db", (TAINTS,))
+    store.commit_records_with(partial(without_records, store))
+    taints, told = await taints_in(store), list[object]()
+    await plant(store, TAINTS, "agent:ann", checksum=True)
+    await until(lambda: taints.of("agent:ann"))
+    taints.add(ANN, Target("tool", "web", "read"), asking=True, then=partial(told.append, "text"))
+    await until(partial(has_length, told, 1))
+    await taints.clear(local_person("tester"), "agent:ann", "", "")
+    assert (taints.of("agent:ann"), taints.all()) == (None, [])
+    await store.close()
+
+
+async def test_t31_a_key_that_the_index_of_the_store_has_lost_is_revoked_with_the_others(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {}) as hub:
+        keys = [await hub.new_key("ann") for _ in range(2)]
+        lost = "DELETE FROM document_columns WHERE collection = 'keys' AND key = ?"
+        hashes = [key.hash for key in hub.hub_app.keys.readable() if key.principal == "ann"]
+        await hub.hub_app.store.commit(lambda database: database.execute(lost, (hashes[0],)))
+        await hub.operate("keys.revoke", agent="ann")
+        for key in keys:
+            refused = await RawClient(hub.url + "/mcp", key).modern("tools/list")
+            assert refused["error"]["data"]["name"] == "AUTH_REQUIRED"
+
+
+async def test_a_decision_that_is_damaged_below_a_running_hub_keeps_no_other_from_its_end(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {}) as hub:
+        inbox, store = hub.hub_app.inbox, hub.hub_app.store
+        asked = [await inbox.ask(question(name)) for name in ("one", "two", "three")]
+        spoil = "UPDATE documents SET checksum = 1 WHERE collection = 'decisions' AND key = ?"
+        await store.commit(lambda database: database.execute(spoil, (asked[0].id,)))
+        inbox.still_allowed = lambda request: False
+        await inbox.sweep()
+        states = [inbox.get(each.id).state.value for each in asked]
+        assert states == ["open", "void", "void"]
 
 
 async def test_t42_a_passphrase_that_cannot_be_read_is_set_and_no_text_is_right(tmp_path: Path) -> None:

@@ -134,9 +134,17 @@ class Taints:
         return found if found is not None and time.time() < found.at + self._valid_s() else None
 
     def all(self) -> list[Taint]:
-        """Every taint, the newest first."""
-        current = [taint for taint in self._known.values() if self._readable(taint.principal_name) is not None]
-        return sorted(current, key=lambda taint: -taint.at)
+        """Every taint, the newest first. One whose stored entry cannot be read is named by the id of that entry, with
+        the sources that this process has seen since."""
+        known, problems = self._known, self._mirror.problems
+        unreadable = [Taint(id_, id_, known[id_].sources if id_ in known else (), asking=True) for id_ in problems]
+        readable = (taint for id_, taint in known.items() if id_ not in problems)
+        current = [taint for taint in readable if self._readable(taint.principal_name) is not None]
+        return sorted((*unreadable, *current), key=lambda taint: -taint.at)
+
+    def ends(self, taint: Taint) -> float | None:
+        """When a taint ends by itself, by the wall clock; None for one whose stored entry cannot be read."""
+        return None if taint.id in self._mirror.problems else taint.at + self._valid_s()
 
     def add(
         self,
@@ -186,10 +194,12 @@ class Taints:
             raise Fault(
                 "NOT_FOUND", f"{principal_name[:200]!r} is not tainted", hint="`interlock taints list` shows who is"
             )
+        known = self._known.get(found.id)
         async with self._store.transaction() as transaction:
             transaction.delete(TAINTS, found.id)
             transaction.record(self._journal.taint_cleared(by, principal_name, because, trace))
-        self._forget(found)
+        if known is not None:
+            self._forget(known)
         return found
 
     async def sweep(self) -> None:
@@ -212,7 +222,7 @@ class Taints:
 
     def _wait(self, taint: Taint, record: Record | None, following: _Following) -> None:
         """Store a taint in the next round, with the records of those that it replaces there."""
-        if taint.id in self._mirror.problems:
+        if record is None and taint.id in self._mirror.problems:
             # It cannot be stored in this place, and need not be: an entry that cannot be read counts as a taint.
             if following.then is not None:
                 following.then()
@@ -225,9 +235,7 @@ class Taints:
     async def store_round(self) -> None:
         """Store every taint that waits, some in one transaction."""
         self._storing, self._waiting = self._waiting, {}
-        # One that was damaged since it began to wait counts, and holds up nobody else.
-        waiting = (each for each in self._storing.values() if each.taint.id not in self._mirror.problems)
-        unstored = [each for each in waiting if not self._is_stored(each)]
+        unstored = [each for each in self._storing.values() if not self._is_stored(each)]
         try:
             for start in range(0, len(unstored), AT_ONCE):
                 await self._store_some(unstored[start : start + AT_ONCE])
@@ -261,10 +269,12 @@ class Taints:
     async def _write(self, chosen: Sequence[_Unstored], transaction: Transaction) -> None:
         """Write taints together with the sources that other nodes stored meanwhile."""
         for taint, records in chosen:
+            transaction.record(*records)
+            if taint.id in self._mirror.problems:
+                continue  # It cannot be stored in the place of a damaged one, which counts, and holds up nobody else.
             found = await transaction.get(TAINTS, taint.id)
             counts = found is not None and time.time() < found.value.at + self._valid_s()
             transaction.put(TAINTS, _merged(taint, found.value) if found is not None and counts else taint)
-            transaction.record(*records)
 
     def _changed(self, id_: str, taint: Taint | None) -> None:
         """The store has another state of a taint. It replaces no part that this process has yet to store."""

@@ -56,6 +56,7 @@ def clear(cleared: Json, agent: str, **given: Any) -> None:
 
 def _row(row: Json) -> tuple[str, ...]:
     sources = ", ".join(plain(f"{source['server']} {source['name']}") for source in row["sources"])
-    until = datetime.fromisoformat(row["until"]).astimezone().strftime("%m-%d %H:%M")
+    ends = row["until"] and datetime.fromisoformat(row["until"]).astimezone().strftime("%m-%d %H:%M")
+    until = f"until {ends}" if ends else "its entry cannot be read, so it does not end by itself"
     where = "asks" if row["asks"] else "asks in profiles with taint"
-    return bold(plain(row["agent"])), row["kind"], where, f"until {until}", sources
+    return bold(plain(row["agent"])), row["kind"], where, until, sources

@@ -37,7 +37,8 @@ class TaintOperations:
 
     def _row(self, taint: Taint) -> TaintRow:
         kind, _, agent = taint.principal_name.partition(":")
-        until = datetime.fromtimestamp(taint.at + self._hub_app.config.hub.approvals.taint_s, UTC)
+        ends = self._hub_app.taints.ends(taint)
+        until = None if ends is None else datetime.fromtimestamp(ends, UTC)
         sources = [TaintSource(each.server, each.name, datetime.fromtimestamp(each.at, UTC)) for each in taint.sources]
         return TaintRow(agent, kind, sources, until, taint.asking)
 
@@ -69,7 +70,8 @@ class TaintRow(msgspec.Struct):
     kind: str
     sources: list[TaintSource]
     """The last ones, the newest first."""
-    until: datetime
+    until: datetime | None
+    """None where its stored entry cannot be read: then it counts until a backup is restored."""
     asks: bool
     """Whether its tools ask at every address; otherwise only in profiles with `taint = "ask"`."""
 
