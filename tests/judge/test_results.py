@@ -35,6 +35,7 @@ def test_a_result_that_instructs_is_flagged(text: str) -> None:
         '{"id": 7, "name": "Ada", "email": "ada@example.org"}',
         "Do not forget to water the plants. Ignore the second alarm.",
         "שלום 👨‍👩‍👧‍👦 می‌خواهم",
+        "Itâ\x80\x99s â\x80\x9cfineâ\x80\x9d â\x80\x94 mostlyâ\x80¦",
     ],
 )
 def test_ordinary_results_are_clean(text: str) -> None:
@@ -57,3 +58,18 @@ def test_flags_say_where_and_are_bounded() -> None:
 )
 def test_no_value_makes_the_judge_of_results_fail(result: object) -> None:
     assert judge_result(result) == judge_result(result)
+
+
+@each_case(
+    "text",
+    [
+        "hidden: â\x80\x8b",  # a zero-width space, misread
+        "turned: â\x80\xae",
+        "alone: \x80\x99",
+        "in a row: â\x80\x99â\x80\x98â\x80\x99",
+        "with more behind it: â\x80\x99\x81\x82",
+        "Itâ\x80\x99s " * MAX_FINDINGS + "\U000e0069\U000e0067",
+    ],
+)
+def test_controls_that_are_no_misread_mark_are_flagged(text: str) -> None:
+    assert any(each.rule.startswith("text.") for each in judge_result(text))

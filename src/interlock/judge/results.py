@@ -35,7 +35,7 @@ def judge_result(result: object, *, may_ask: bool = False) -> tuple[Finding, ...
         label = where or "The result"
         # Each kind has its own share of the findings: many of one cannot crowd out the other.
         if len(hidden) < MAX_FINDINGS // 2:
-            found = judge_text(text)
+            found = judge_text(text, misread=True)
             hidden += [msgspec.structs.replace(each, message=f"{label}: {each.message}") for each in found]
         if len(instruction_findings) < MAX_FINDINGS // 2:
             readings = Readings(text)

@@ -24,10 +24,15 @@ class HiddenText(NamedTuple):
     end: int
 
 
-def judge_text(text: str) -> tuple[Finding, ...]:
-    """One finding for each stretch of hidden text, up to a bound."""
+def judge_text(text: str, *, misread: bool = False) -> tuple[Finding, ...]:
+    """One finding for each stretch of hidden text, up to a bound.
+
+    With `misread`, a quotation mark, dash or ellipsis of UTF-8 that somebody read as Latin-1 is none.
+    """
     found = []
     for hidden in hidden_in(text):
+        if misread and _is_misread(text, hidden):
+            continue
         message = f"{_WHAT[hidden.rule]}: {escape(text[hidden.start : min(hidden.end, hidden.start + 16)])}"
         found.append(
             Finding(hidden.rule, message, "Write it in plain, visible characters.", (hidden.start, hidden.end))
@@ -35,6 +40,20 @@ def judge_text(text: str) -> tuple[Finding, ...]:
         if len(found) >= MAX_FINDINGS:
             break
     return tuple(found)
+
+
+def _is_misread(text: str, hidden: HiddenText) -> bool:
+    """Whether controls are the rest of one misread mark between other characters.
+
+    Several in a row, and marks that would show nothing or turn the text around, may carry a message: those stay.
+    """
+    if hidden.rule != "text.control" or text[hidden.start - 1 : hidden.start] != "\xe2":
+        return False
+    mark = _MISREAD.match(text, hidden.start)
+    return mark is not None and mark.end() >= hidden.end
+
+
+_MISREAD = re.compile("\x80[\x90-\xa7\xb0-\xba](?!\xe2\x80)")
 
 
 def strip_hidden(text: str) -> str:
