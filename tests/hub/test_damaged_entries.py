@@ -321,7 +321,7 @@ def test_t36_budgets_count_as_used_up_while_it_is_not_known_what_was_spent() -> 
         pass
     wakes = LiveSettings(rules={"all": LiveRuleSettings(then="wake")})
     decisions = WakeDecisions(lambda: wakes, WakeChains())
-    event = cast(Any, SimpleNamespace(server="s", feature_set="f", channel=None, tags=(), size=1, from_agent=False))
+    event = cast(Any, SimpleNamespace(server="s", feature_set="f", channel=None, tags=(), size=1))
     assert decisions.decide(event, "ann").verdict is WakeVerdict.WAKE
     decisions.hold_until(time.time() + 3600)
     decision = decisions.decide(event, "ann")

@@ -175,7 +175,7 @@ async def test_t114_notifications_of_a_server_that_are_under_way_are_bounded(
 async def test_an_event_that_is_committed_takes_its_room_once(tmp_path: Path, size: int, most: int) -> None:
     async with handing_on(tmp_path, "a") as (deliveries, store):
         event = PendingEvent(
-            pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held", "", "", "", {}, (), False, "", size
+            pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held", "", "", "", {}, (), "", size
         )  # fmt: skip
         assert room(deliveries, "s", size) == most
         deliveries.reserve("mine", "s", seen_id("s", "e1"), size)

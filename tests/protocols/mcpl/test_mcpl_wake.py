@@ -97,11 +97,10 @@ def test_a_rule_with_a_pattern_that_is_none_is_refused_when_it_is_made() -> None
 @each_case(
     "occurrence",
     [
-        {"from_agent": True},
         {"tags": frozenset({"chat:from-agent"})},
         {"tags": frozenset({"chat:from-self"})},
         {"chain": ("alice", "bob", "alice", "alice")},
-        {"from_agent": True, "tags": frozenset({"chat:from-human"})},
+        {"chain": ("alice", "alice", "alice"), "tags": frozenset({"chat:from-human"})},
     ],
 )
 def test_agents_that_talk_to_each_other_are_held_unless_a_rule_says_otherwise(occurrence: dict[str, Any]) -> None:

@@ -39,8 +39,6 @@ class WakeEvent(msgspec.Struct, frozen=True):
     feature_set: str | None = None
     channel: str | None = None
     tags: frozenset[str] = frozenset()
-    from_agent: bool = False
-    """Whether the hub knows that an agent caused it."""
     chain: tuple[str, ...] = ()
     """The agents whose wakes led to it, as the hub traced them."""
     tokens: int = 0
@@ -151,9 +149,9 @@ def matches(rule: WakeRule, occurrence: WakeEvent) -> bool:
 
 
 def is_loop(occurrence: WakeEvent) -> bool:
-    """Whether an event is part of a loop: an agent caused it, or several wakes of the same agent led to it."""
+    """Whether an event is part of a loop: its server says so, or several wakes of the same agent led to it."""
     claimed = occurrence.tags & {"chat:from-agent", "chat:from-bot", "chat:from-self"}
-    return occurrence.from_agent or bool(claimed) or occurrence.chain.count(occurrence.principal) >= MAX_ROUNDS
+    return bool(claimed) or occurrence.chain.count(occurrence.principal) >= MAX_ROUNDS
 
 
 def quiet_until(hours: Iterable[QuietHours], now: datetime) -> datetime | None:

@@ -63,8 +63,6 @@ class PendingEvent(msgspec.Struct, frozen=True):
     origin: dict[str, Any] = {}
     """The origin of the event, as the server claims."""
     tags: tuple[str, ...] = ()
-    from_agent: bool = False
-    """Whether the hub knows that an agent caused it."""
     wake: str = ""
     """The id of the wake that was committed with it."""
     size: int = 0

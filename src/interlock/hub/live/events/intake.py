@@ -61,7 +61,6 @@ class IncomingEvent(msgspec.Struct, frozen=True):
     origin: Mapping[str, object] = {}
     tags: tuple[str, ...] = ()
     channel: str | None = None
-    from_agent: bool = False
     dated: str = ""
     """The time of the event, as the server claims."""
 
@@ -290,7 +289,7 @@ class EventIntake:
                 PendingEvent(
                     pending_id(agent, at), agent, event.server, event.event, event.feature_set, at, event.content,
                     decided.outcome, decided.cause, decided.group, event.channel, dict(event.origin), event.tags,
-                    event.from_agent, wake, event.size, dated=event.dated,
+                    wake, event.size, dated=event.dated,
                 )
             )  # fmt: skip
         if len(reserved) < len(agents):

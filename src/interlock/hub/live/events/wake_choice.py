@@ -38,7 +38,7 @@ def choose(decisions: WakeDecisions, agent: str, events: list[PendingEvent]) -> 
     """Judge the events. Those of one rule that fit into the budgets share a wake."""
     kinds: dict[tuple[object, ...], list[PendingEvent]] = {}
     for event in events:
-        kind = (event.server, event.feature_set, event.channel, event.tags, event.from_agent)
+        kind = (event.server, event.feature_set, event.channel, event.tags)
         kinds.setdefault(kind, []).append(event)
     chosen = ChosenEvents()
     for alike in kinds.values():

@@ -43,8 +43,6 @@ class OccurredEvent(Protocol):
     def tags(self) -> tuple[str, ...]: ...
     @property
     def size(self) -> int: ...
-    @property
-    def from_agent(self) -> bool: ...
 
 
 class WakeDecisions:
@@ -116,7 +114,6 @@ class WakeDecisions:
             event.feature_set,
             event.channel,
             frozenset(event.tags),
-            event.from_agent,
             self._causes.chain(event.server, agent),
             tokens + tokens_of(event.size),
         )
