@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mgp.agreement import spoken_with
+from interlock.protocols.mgp.agreement import size_of, spoken_with
 from interlock.protocols.mgp.methods import agreed_on
 from interlock.wire.bounded_cache import cache_short
 
@@ -22,11 +22,7 @@ OFFERED: Final = (
 """The MGP extensions that the hub offers to clients."""
 
 
-def _size(dialect: Dialect) -> int:
-    return len(dialect.capabilities.raw) + len(dialect.client_info or b"")
-
-
-@cache_short(1024, _size)
+@cache_short(1024, size_of)
 def speaking(dialect: Dialect) -> Dialect:
     """The dialect for a client that offered MGP. With an unsupported version it stays plain MCP."""
     return spoken_with(dialect, OFFERED)

@@ -10,6 +10,11 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.negotiation import agree, answer
 
 
+def size_of(dialect: Dialect) -> int:
+    """The bytes of a dialect that its client chose."""
+    return len(dialect.capabilities.raw) + len(dialect.client_info or b"")
+
+
 def spoken_with(dialect: Dialect, offered: Iterable[str]) -> Dialect:
     """The dialect with the extensions that both sides offer; plain MCP for an unsupported version."""
     if dialect.mgp_offer is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mgp.agreement import spoken_with
+from interlock.protocols.mgp.agreement import size_of, spoken_with
 from interlock.protocols.mgp.methods import check_agreed
 from interlock.server.requests.session import Exchange
 from interlock.wire.bounded_cache import cache_short
@@ -17,11 +17,7 @@ OFFERED: Final = ("security", "lifecycle", "streaming", "bidirectional")
 Handler = Callable[[Exchange], None]
 
 
-def _size(dialect: Dialect) -> int:
-    return len(dialect.capabilities.raw) + len(dialect.client_info or b"")
-
-
-@cache_short(256, _size)
+@cache_short(256, size_of)
 def speaking(dialect: Dialect) -> Dialect:
     """The dialect for a client that offered MGP."""
     return spoken_with(dialect, OFFERED)

@@ -35,7 +35,8 @@ class Issuers:
         return self._resource.challenge(path)
 
     def expired(self, path: str) -> Fault:
-        return self._resource.refusal("AUTH_EXPIRED", "the token has expired", path)
+        """The fault for a token that has expired."""
+        return self._resource.expired(path)
 
     def insufficient_scope(self, principal: Principal, exposed: str, server: str) -> Fault | None:
         """The fault for a token whose scopes do not cover a target; None if no scope does."""

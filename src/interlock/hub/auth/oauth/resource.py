@@ -57,6 +57,10 @@ class ProtectedResource:
         }
         return ", ".join(f'{name}="{value}"' for name, value in parameters.items() if value)
 
+    def expired(self, path: str) -> Unauthorized:
+        """The fault for a token that has expired."""
+        return self.refusal("AUTH_EXPIRED", "the token has expired", path)
+
     def refusal(self, name: str, message: str, path: str, hint: str = "", scopes: tuple[str, ...] = ()) -> Unauthorized:
         """A fault with a challenge that names where to get a token."""
         error = "insufficient_scope" if name == "INSUFFICIENT_SCOPE" else "invalid_token"

@@ -72,7 +72,7 @@ class IssuerTokens:
             raise self._bad("the token is for another audience", path)
         key = token.key
         if key.expired(self._now()):
-            raise self._expired(path)
+            raise self._resource.expired(path)
         self._remember(hash_, token)
         return Principal(key.principal, key.kind, key.profile, hash_)
 
@@ -151,7 +151,7 @@ class IssuerTokens:
             checked = msgspec.convert(claims, _Claims)
             expires = datetime.fromtimestamp(checked.exp, UTC)
         except ExpiredTokenError:
-            raise self._expired(path) from None
+            raise self._resource.expired(path) from None
         except (JoseError, msgspec.MsgspecError, ValueError, OverflowError, OSError, RecursionError) as cause:
             why = getattr(cause, "description", "") if isinstance(cause, JoseError) else ""
             raise self._bad(f"the token is not valid: {_plain(why) or 'its claims cannot be read'}", path) from None
@@ -198,9 +198,6 @@ class IssuerTokens:
         if len(self._verified) >= MAX_TOKENS:
             self.forget()
         self._verified[hash_] = token
-
-    def _expired(self, path: str) -> Fault:
-        return self._resource.refusal("AUTH_EXPIRED", "the token has expired", path)
 
     def _bad(self, message: str, path: str) -> Fault:
         return self._resource.refusal("AUTH_REQUIRED", message, path)
