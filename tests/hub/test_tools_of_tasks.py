@@ -8,7 +8,7 @@ from interlock.config.settings import ToolSettings
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.tasks.reach import ToolsByName
+from interlock.hub.tasks.task_access import ToolsByName
 from processor_work import steps_of
 
 

@@ -29,8 +29,8 @@ from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.ledger import TaskLedger
 from interlock.hub.tasks.possible_tasks import PossibleTasks
-from interlock.hub.tasks.reach import TaskAccess
 from interlock.hub.tasks.status_texts import StatusTexts
+from interlock.hub.tasks.task_access import TaskAccess
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.transports.requests.call_parking import CallParking

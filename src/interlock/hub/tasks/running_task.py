@@ -103,10 +103,10 @@ class RunningTasks(dict[str, RunningTask]):
 
     def of(self, task: StoredTask) -> RunningTask:
         """The state of a task in this process. A task of an earlier run has no connection yet."""
-        live = self.get(task.id)
-        if live is None:
-            live = self[task.id] = RunningTask(task.state, float("-inf"))
-        return live
+        running = self.get(task.id)
+        if running is None:
+            running = self[task.id] = RunningTask(task.state, float("-inf"))
+        return running
 
 
 TaskLocation = tuple[str, ConnectionOwner | None, str]

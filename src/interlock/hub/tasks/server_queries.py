@@ -46,7 +46,7 @@ class TaskStates(Protocol):
     def lost(self, task: StoredTask) -> None:
         """Note that the server lost the task."""
 
-    def let_go(self, task: StoredTask, live: RunningTask) -> None:
+    def let_go(self, task: StoredTask, running: RunningTask) -> None:
         """Stop counting the task for its server."""
 
 
@@ -71,9 +71,9 @@ class ServerQueries:
 
     async def route(self, task: StoredTask) -> UpstreamConnection:
         """The connection for queries about a task: the one that started it, or a new one of the same kind."""
-        live = self._tracker.running.of(task)
-        if live.route is not None:
-            return live.route
+        running = self._tracker.running.of(task)
+        if running.route is not None:
+            return running.route
         upstream = self._upstreams.get(task.server)
         if upstream is None:
             raise Fault("SERVER_NOT_READY", f"{task.server} is no longer configured")
@@ -89,26 +89,26 @@ class ServerQueries:
             # The server gave the id to another task, or speaks another revision now.
             self._tracker.lost(task)
             raise TaskLost(task)
-        self.locate(task, live, route)
+        self.locate(task, running, route)
         return route
 
-    def locate(self, task: StoredTask, live: RunningTask, route: UpstreamConnection) -> None:
+    def locate(self, task: StoredTask, running: RunningTask, route: UpstreamConnection) -> None:
         """Query the task on this connection from now on. Another task with the same id there is lost: ids are unique
         among the tasks of a server, so only a server that lost its tasks uses one again."""
         location = (task.server, route.owner, task.upstream_id)
         before = self._ledger.at_id(self._by_location.get(location, task.id))
         if before is not None and before.id != task.id:
             self._tracker.lost(before)
-        live.use_route(route)
+        running.use_route(route)
         self._by_location[location] = task.id
 
-    def leave(self, task: StoredTask, live: RunningTask) -> None:
+    def leave(self, task: StoredTask, running: RunningTask) -> None:
         """Query the task on another connection next time."""
-        if live.route is not None:
-            location = (task.server, live.route.owner, task.upstream_id)
+        if running.route is not None:
+            location = (task.server, running.route.owner, task.upstream_id)
             if self._by_location.get(location) == task.id:
                 del self._by_location[location]
-            live.use_route(None)
+            running.use_route(None)
 
     async def ask(self, task: StoredTask, method: str, params: bytes) -> bytes:
         """Send a request that changes a task. Raises the server's error, or OUTCOME_UNKNOWN for a lost task.
@@ -166,9 +166,9 @@ class ServerQueries:
             except Fault as fault:
                 if fault.name not in LOST_CONNECTION or isinstance(fault, TaskLost):
                     raise
-            live = self._tracker.running.of(task)
-            self._tracker.let_go(task, live)
-            self.leave(task, live)
+            running = self._tracker.running.of(task)
+            self._tracker.let_go(task, running)
+            self.leave(task, running)
         raise Fault("SERVER_NOT_READY", f"{task.server} cannot be reached", retry_after_ms=2000)
 
     def _params(self, task: StoredTask, route: UpstreamConnection) -> bytes:

@@ -13,9 +13,9 @@ import msgspec
 from interlock.events import Bus, EventFilter, Gap, SubscriberTask
 from interlock.events.types import Delivery, TaskChanged, now_us
 from interlock.hub.tasks.ledger import StoredTask, TaskLedger
-from interlock.hub.tasks.reach import TaskAccess
 from interlock.hub.tasks.running_task import Notify, RunningTask, RunningTasks, renamed
 from interlock.hub.tasks.status_texts import StatusTexts
+from interlock.hub.tasks.task_access import TaskAccess
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
@@ -47,14 +47,14 @@ class TaskNotifications:
 
     def notify(self, task: StoredTask, method: str, params: bytes) -> None:
         """Notify the principal of a task: its session and its streams."""
-        live = self._running.of(task)
-        live.notify(method, params)
-        self._bus.publish(TaskChanged(task.server, self._bus.next(), now_us(), task.id, live.state.status))
+        running = self._running.of(task)
+        running.notify(method, params)
+        self._bus.publish(TaskChanged(task.server, self._bus.next(), now_us(), task.id, running.state.status))
 
     def notify_if_new(self, task: StoredTask, answer: bytes) -> None:
         """Notify followers of a status that a query found and the server did not report."""
-        live = self._running.of(task)
-        if live.followers and live.notified != live.state.status:
+        running = self._running.of(task)
+        if running.followers and running.notified != running.state.status:
             fields = members(renamed(answer, task))
             fields.pop("resultType", None)
             self.notify(task, STATUS_CHANGED[task.modern], msgspec.json.encode(fields))
@@ -65,9 +65,9 @@ class TaskNotifications:
 
     def unfollow(self, task: StoredTask, follower: object) -> None:
         """Stop notifying a follower."""
-        live = self._running.get(task.id)
-        if live is not None:
-            live.followers.pop(follower, None)
+        running = self._running.get(task.id)
+        if running is not None:
+            running.followers.pop(follower, None)
 
     async def watch(self, servers: set[str]) -> None:
         """Subscribe to followed tasks at their servers."""
@@ -78,7 +78,7 @@ class TaskNotifications:
 
     def followed(self, server: str) -> list[str]:
         """The server's ids of its tasks that clients follow."""
-        ids = [id_ for id_, live in self._running.items() if live.followers and not live.state.over]
+        ids = [id_ for id_, running in self._running.items() if running.followers and not running.state.over]
         tasks = (self._ledger.get(id_) for id_ in ids)
         return [task.upstream_id for task in tasks if task is not None and task.server == server and task.modern]
 
@@ -86,16 +86,18 @@ class TaskNotifications:
         """Send notifications to the principals of changed tasks; after a gap, of all."""
         ids = [event.task for event in batch if isinstance(event, TaskChanged)]
         if any(isinstance(event, Gap) for event in batch):
-            ids = [id_ for id_, live in self._running.items() if live.unsent]
+            ids = [id_ for id_, running in self._running.items() if running.unsent]
         for id_ in dict.fromkeys(ids):
-            task, live = self._ledger.at_id(id_), self._running.get(id_)
-            if task is not None and live is not None:
-                self._send_unsent(task, live)
+            task, running = self._ledger.at_id(id_), self._running.get(id_)
+            if task is not None and running is not None:
+                self._send_unsent(task, running)
 
-    def _send_unsent(self, task: StoredTask, live: RunningTask) -> None:
-        while live.unsent:
-            method, params = live.unsent.popleft()
-            if live.session is not None and self._reach(live.session.caller, task) is not None:
-                live.session.notify(method, self._texts.checked(live.session.caller, task.server, task.tool, params))
-            for follower in list(live.followers.values()):
+    def _send_unsent(self, task: StoredTask, running: RunningTask) -> None:
+        while running.unsent:
+            method, params = running.unsent.popleft()
+            if running.session is not None and self._reach(running.session.caller, task) is not None:
+                running.session.notify(
+                    method, self._texts.checked(running.session.caller, task.server, task.tool, params)
+                )
+            for follower in list(running.followers.values()):
                 follower(method, params)

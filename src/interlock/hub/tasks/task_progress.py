@@ -49,8 +49,8 @@ class TaskProgress:
         expected = self._tokens.get(str(token))
         if expected is None or expected.server != server:
             return
-        live = self._running.get(expected.id)
-        session = expected.session if live is None else live.session
+        running = self._running.get(expected.id)
+        session = expected.session if running is None else running.session
         progress = how_far(params)
         if session is not None and progress is not None and expected.advance(progress):
             params = self._texts.checked(session.caller, server, expected.tool, params)

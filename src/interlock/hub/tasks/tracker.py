@@ -22,10 +22,10 @@ from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Session
 from interlock.hub.tasks.ledger import StoredTask, TaskLedger
-from interlock.hub.tasks.reach import TaskAccess
 from interlock.hub.tasks.running_task import RunningTask, RunningTasks, outcome_in, renamed
 from interlock.hub.tasks.server_queries import ServerQueries
 from interlock.hub.tasks.status_texts import StatusTexts
+from interlock.hub.tasks.task_access import TaskAccess
 from interlock.hub.tasks.task_notifications import TaskNotifications
 from interlock.hub.tasks.task_progress import TaskProgress
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
@@ -81,18 +81,18 @@ class Tracker:
     ) -> StoredTask:
         """Store a task that a server started for a call. When this fails with a `Fault`, the hub has cancelled it."""
         task = self._stored(id, call, route, started, ticket)
-        live = self.running[task.id] = RunningTask(task.state, self._clock(), route, ticket, token)
+        running = self.running[task.id] = RunningTask(task.state, self._clock(), route, ticket, token)
         self.seen(task, call.exchange.session)
         try:
             await self.ledger.add(task)
         except StoreError as cause:
-            self._end(task, live, UNKNOWN, "the task could not be stored")
+            self._end(task, running, UNKNOWN, "the task could not be stored")
             self._forget(task.id)
             await self.queries.stop(task, route)
             message = f"the task could not be stored: {cause.message}"
             raise Fault("INTERNAL_ERROR", message, hint=cause.hint, operator_text=cause.operator_text) from None
-        self.queries.locate(task, live, route)
-        self._count(task, live)
+        self.queries.locate(task, running, route)
+        self._count(task, running)
         if started.over:
             self.observe(task, started)
         return task
@@ -122,12 +122,12 @@ class Tracker:
 
     async def abandon(self, task: StoredTask) -> None:
         """Cancel and forget a task whose id no client knows."""
-        live = self.running.of(task)
-        if live.route is not None:
-            await self.queries.stop(task, live.route)
-        self.let_go(task, live)
-        self.queries.leave(task, live)
-        self._end(task, live, CANCELLED, "the caller left before it got the task")
+        running = self.running.of(task)
+        if running.route is not None:
+            await self.queries.stop(task, running.route)
+        self.let_go(task, running)
+        self.queries.leave(task, running)
+        self._end(task, running, CANCELLED, "the caller left before it got the task")
         self._forget(task.id)
         with contextlib.suppress(StoreError):
             await self.ledger.drop([task])
@@ -141,17 +141,17 @@ class Tracker:
     def leave(self, session: Session) -> None:
         """Detach a closed session from its tasks, which go on."""
         for id_ in session.tasks:
-            live = self.running.get(id_)
-            if live is not None and live.session is session:
-                live.use_session(None)
+            running = self.running.get(id_)
+            if running is not None and running.session is session:
+                running.use_session(None)
 
     # Outcomes
 
     def observe(self, task: StoredTask, reported: TaskState, outcome: Outcome | None = None) -> TaskState:
         """Take a state that the server reported. Returns the state for its principal."""
-        live = self.running.of(task)
-        live.check(self._clock())
-        before = live.state
+        running = self.running.of(task)
+        running.check(self._clock())
+        before = running.state
         if before.over:
             return before
         state = msgspec.structs.replace(
@@ -161,20 +161,20 @@ class Tracker:
             ttl_ms=task.ttl_ms,
             updated_at=reported.updated_at or before.updated_at,
         )
-        live.move(state)
+        running.move(state)
         if state.over:
-            self._end(task, live, outcome or _OUTCOMES[state.status], "as a task")
+            self._end(task, running, outcome or _OUTCOMES[state.status], "as a task")
             self._work.begin(self._put(task.with_state(state)))
         return state
 
     def ended_with(self, task: StoredTask, outcome: Outcome) -> None:
         """Take the result of a task (2025-11-25), which is more exact than its state."""
-        live = self.running.of(task)
-        if not live.state.over:
+        running = self.running.of(task)
+        if not running.state.over:
             status: Status = "failed" if outcome.tool == "error" else "completed"
-            live.move(msgspec.structs.replace(live.state, status=status))
-            self._end(task, live, outcome, "as a task")
-            self._work.begin(self._put(task.with_state(live.state)))
+            running.move(msgspec.structs.replace(running.state, status=status))
+            self._end(task, running, outcome, "as a task")
+            self._work.begin(self._put(task.with_state(running.state)))
 
     def delivered(self, task: StoredTask) -> None:
         """Its principal has the outcome, so the task no longer counts for its server."""
@@ -183,15 +183,15 @@ class Tracker:
     def lost(self, task: StoredTask) -> None:
         """The server lost the task, so its outcome stays unknown."""
         if not task.lost:
-            live = self.running.of(task)
-            self._end(task, live, UNKNOWN, "the server no longer knows the task")
-            self.let_go(task, live)
-            self.queries.leave(task, live)
+            running = self.running.of(task)
+            self._end(task, running, UNKNOWN, "the server no longer knows the task")
+            self.let_go(task, running)
+            self.queries.leave(task, running)
             self._work.begin(self._put(msgspec.structs.replace(task, lost=True)))
 
-    def _end(self, task: StoredTask, live: RunningTask, outcome: Outcome, reason: str) -> None:
+    def _end(self, task: StoredTask, running: RunningTask, outcome: Outcome, reason: str) -> None:
         """Record the outcome: with the ticket of the call, or as an event if an earlier run recorded it as unknown."""
-        if (ticket := live.take_ticket()) is not None:
+        if (ticket := running.take_ticket()) is not None:
             self._recording.recorder.outcome(ticket, outcome, reason, {"task": task.id})
         elif task.intent and not task.state.over and not task.lost and outcome.transport != "unknown":
             kind, _, name = task.principal_name.partition(":")
@@ -204,32 +204,32 @@ class Tracker:
         with contextlib.suppress(StoreError):
             await self.ledger.put(task)
 
-    def _count(self, task: StoredTask, live: RunningTask) -> None:
+    def _count(self, task: StoredTask, running: RunningTask) -> None:
         """Keep the server and a private connection open until its principal has the outcome."""
         upstream = self._upstreams.get(task.server)
         if upstream is not None:
-            live.count(on=True)
+            running.count(on=True)
             upstream.add_task()
-        if live.route is not None and live.route.owner is not None:
-            live.route.owner.tasks[task.upstream_id] = task.id
+        if running.route is not None and running.route.owner is not None:
+            running.route.owner.tasks[task.upstream_id] = task.id
 
-    def let_go(self, task: StoredTask, live: RunningTask) -> None:
+    def let_go(self, task: StoredTask, running: RunningTask) -> None:
         """Stop counting the task for its server."""
-        if live.counted:
-            live.count(on=False)
+        if running.counted:
+            running.count(on=False)
             upstream = self._upstreams.get(task.server)
             if upstream is not None:
                 upstream.remove_task()
-        if live.route is not None and live.route.owner is not None:
-            live.route.owner.tasks.pop(task.upstream_id, None)
+        if running.route is not None and running.route.owner is not None:
+            running.route.owner.tasks.pop(task.upstream_id, None)
 
     def _forget(self, id: str) -> None:
-        live = self.running.pop(id, None)
-        if live is None:
+        running = self.running.pop(id, None)
+        if running is None:
             return
-        self.progress.drop(live.token)
-        if live.session is not None:
-            live.session.tasks.discard(id)
+        self.progress.drop(running.token)
+        if running.session is not None:
+            running.session.tasks.discard(id)
 
     # Notifications
 
@@ -256,10 +256,10 @@ class Tracker:
         expired = self.ledger.expired()
         await self._query_due(expired)
         for task in expired:
-            live = self.running.of(task)
-            self._end(task, live, UNKNOWN, "the task expired")
-            self.let_go(task, live)
-            self.queries.leave(task, live)
+            running = self.running.of(task)
+            self._end(task, running, UNKNOWN, "the task expired")
+            self.let_go(task, running)
+            self.queries.leave(task, running)
             self._forget(task.id)
         for id_ in [id_ for id_ in self.running if self.running[id_].ticket is None and self.ledger.at_id(id_) is None]:
             # Another node deleted the task.
@@ -280,18 +280,22 @@ class Tracker:
 
         before = self._clock() - QUERY_EVERY_S
         open_tasks = (
-            (self.ledger.at_id(id_), live) for id_, live in list(self.running.items()) if live.ticket is not None
+            (self.ledger.at_id(id_), running)
+            for id_, running in list(self.running.items())
+            if running.ticket is not None
         )
-        due = [task for task, live in open_tasks if task is not None and (live.checked < before or task in expired)]
+        due = [
+            task for task, running in open_tasks if task is not None and (running.checked < before or task in expired)
+        ]
         await asyncio.gather(*(query(task) for task in due))
 
     async def close(self) -> None:
         """Record running tasks as unknown. The store keeps them, so their principals can query them after a restart."""
         await self.notifications.close()
-        for id_, live in list(self.running.items()):
+        for id_, running in list(self.running.items()):
             task = self.ledger.at_id(id_)
-            if task is not None and live.ticket is not None:
-                self._end(task, live, UNKNOWN, "the hub ended while the task ran")
+            if task is not None and running.ticket is not None:
+                self._end(task, running, UNKNOWN, "the hub ended while the task ran")
         await self._work.settled()
 
 
