@@ -28,7 +28,7 @@ from interlock.store.records import Search
 from interlock.wire.errors import Fault
 
 from .people import read_and_answer
-from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, until
+from .running_hub import MODERN, RawClient, RunningHub, child, last_message, own_python, running_hub, until
 
 ADA = Principal("person:ada", "person")
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -221,11 +221,15 @@ async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         assert (await only(hub, "SERVER_CONNECTED")).record.server == "busy"
         broken = ServerSettings(command=("/nonexistent/program",))
-        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, servers={"lost": broken}))
+        silent = ServerSettings(command=own_python("-c", "input(); exit(3)"))
+        servers = {"lost": broken, "silent": silent}
+        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, servers=servers))
         await hub.state("lost", ServerState.ERROR)
+        await hub.state("silent", ServerState.ERROR)
         gone = await entries(hub, event="SERVER_DISCONNECTED")
         told = {entry.record.server: entry.record for entry in gone}
-        assert told.keys() == {"busy", "lost"}
+        assert told.keys() == {"busy", "lost", "silent"}
+        assert told["silent"].reason == "UPSTREAM_UNAVAILABLE: the server exited with code 3", "no call was made"
         assert told["busy"].details == {"from": "connected", "to": "draining", "reason": "configuration_change"}
         assert told["lost"].reason
 

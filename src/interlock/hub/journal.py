@@ -43,7 +43,7 @@ from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.hub.conversation_documents import StoredInference, StoredTurn
-from interlock.hub.upstreams.commands import StateChange
+from interlock.hub.upstreams.commands import StateChange, problem_name
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import request_id_of
 from interlock.wire.errors import Fault
@@ -138,7 +138,9 @@ class Journal:
             event = "SERVER_CONNECTED"
         elif after in _AWAY and before in (ServerState.CONNECTED, ServerState.CONNECTING, ServerState.RESTARTING):
             event = "SERVER_DISCONNECTED"
-        reason = "" if problem is None or after is not ServerState.ERROR else f"{problem.name}: {problem.message}"
+        reason = ""
+        if problem is not None and after is ServerState.ERROR:
+            reason = f"{problem_name(problem)}: {problem.message}"
         details: dict[str, object] = {"from": before.value, "to": after.value, "reason": change.reason}
         if given_up and after is ServerState.ERROR:
             details["restart_limit_exceeded"] = True  # MGP, Restart Policies

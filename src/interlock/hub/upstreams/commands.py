@@ -94,6 +94,11 @@ class Supervised(Protocol):
         """The state changed."""
 
 
+def problem_name(problem: Fault) -> str:
+    """The name of a server's problem. A handshake without an answer means that the server is gone, and no more."""
+    return "UPSTREAM_UNAVAILABLE" if problem.name == "OUTCOME_UNKNOWN" else problem.name
+
+
 def reason_of(event: ServerEvent, command: Command | None, problem: Fault | None, *, given_up: bool) -> str:
     """The reason of a change in one word. Without a command a start was for a call, and the server ended by itself."""
     if command is not None:
@@ -106,8 +111,7 @@ def reason_of(event: ServerEvent, command: Command | None, problem: Fault | None
         case ServerEvent.FAILED:
             if given_up or problem is None:
                 return "restart_limit_exceeded"
-            # A handshake without an answer means that the server is gone: its outcome does not matter.
-            return "upstream_unavailable" if problem.name == "OUTCOME_UNKNOWN" else problem.name.lower()
+            return problem_name(problem).lower()
         case ServerEvent.START:
             return "call"
         case _:
