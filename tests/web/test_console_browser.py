@@ -121,6 +121,7 @@ def test_a_request_appears_by_itself_and_is_approved_by_keyboard_alone(page: Pag
     assert outline != "none", "the focus is visible"
     press(page, "Enter")
     page.until("document.body?.innerText.includes('is approved')")
+    page.until("document.activeElement.className === 'done'")
     assert page.run("document.title").startswith("Approvals")
     assert "result" in hub.do(lambda: call(hub.hub, "please"))
     assert page.complaints() == []
