@@ -332,6 +332,21 @@ def test_names_stay_in_one_line_and_marks_inside_their_cards(page: Page, hub: Hu
     )
 
 
+def test_the_filters_of_the_timeline_are_folded_on_a_phone(page: Page, hub: HubInThread) -> None:
+    page.size(390, 844)
+    page.open(f"{hub.address}/timeline")
+    assert page.until("document.querySelector('#rows td')?.getBoundingClientRect().top") < 250
+    tab_to(page, "it.tagName === 'SUMMARY'")
+    press(page, "Enter")
+    tab_to(page, "it.name === 'agent'")
+    page.open(f"{hub.address}/timeline?agent=coder")
+    page.until("document.querySelector('#filter-agent')?.checkVisibility()")
+    page.size(1100, 800)
+    page.open(f"{hub.address}/timeline")
+    page.until("document.querySelector('#filter-agent')?.checkVisibility()")
+    assert not page.run("document.querySelector('summary').checkVisibility()")
+
+
 def test_the_number_of_requests_does_not_push_the_open_page_out_of_a_narrow_screen(
     page: Page, hub: HubInThread
 ) -> None:
