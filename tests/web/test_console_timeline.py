@@ -65,6 +65,8 @@ async def test_entries_are_filtered_by_who_what_and_outcome(hub: RunningHub, vis
         ("agent=bob&result=SUCCESS", 1),
         ("agent=bob&result=FAILURE", 0),
         ("agent=nobody", 0),
+        ("calls=1", 3),
+        ("calls=1&agent=ann", 2),
         (f"trace={'0' * 32}", 0),
     ):
         assert len(links((await visitor.get(f"/console/timeline?{query}")).text)) == count, query

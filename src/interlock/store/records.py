@@ -51,6 +51,8 @@ class Search(msgspec.Struct, frozen=True):
     name: str = ""
     trace: str = ""
     result: str = ""
+    except_result: str = ""
+    """Rows with this result are left out."""
     chain: str = ""
     since: int | None = None
     until: int | None = None
@@ -190,6 +192,9 @@ def newest_first(
             # The index on `chain` has no order by time: with it the database would sort the whole chain.
             sql += f" AND {name} = ?" if name != "chain" else " AND chain || '' = ?"
             values.append(column(wanted))
+    if search.except_result:
+        sql += " AND result <> ?"
+        values.append(search.except_result)
     if search.since is not None:
         sql += " AND at >= ?"
         values.append(search.since)

@@ -66,6 +66,7 @@ def tail(lines: int, follow: bool, as_json: bool) -> None:
 @click.option("--server", metavar="ID", help="Only calls to this server.")
 @click.option("--tool", metavar="NAME", help="Only this tool, by its server's own name.")
 @click.option("--result", type=click.Choice(["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN"]), help="Only this result.")
+@click.option("--calls", is_flag=True, default=None, help="Only calls and refusals, without events of the hub.")
 @click.option("--trace", metavar="ID", help="Only this trace.")
 @click.option("--chain", metavar="NAME", help="Only entries of this hub, if several share a store.")
 @click.option("--before", metavar="NUMBER", type=click.IntRange(1), help="Only entries before this one.")

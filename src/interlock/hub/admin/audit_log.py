@@ -34,6 +34,7 @@ class AuditLogOperations:
             server=params.server,
             name=params.tool,
             result=params.result,
+            except_result="RECORDED" if params.calls else "",
             trace=params.trace,
             chain=params.chain,
         )
@@ -90,6 +91,8 @@ class SearchRecords(msgspec.Struct):
     server: Text = ""
     tool: Text = ""
     result: Text = ""
+    calls: bool = False
+    """Only calls and refusals, without the events that the hub only records."""
     trace: Text = ""
     chain: Text = ""
     before: Annotated[int, Meta(ge=1, le=MAX_NUMBER)] | None = None

@@ -29,6 +29,8 @@ MAX_RELATED: Final = 200
 EXPORTED: Final = "application/x-ndjson"
 OUTCOMES: Final = ("SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN", "PENDING", "RECORDED")
 FILTERS: Final = ("agent", "server", "tool", "result", "trace", "event")
+CALLS: Final = "calls"
+"""Leaves out the events that the hub only records, which would bury the calls."""
 ADDRESS: Final = "/console/timeline"
 
 
@@ -64,7 +66,7 @@ async def _lines(visit: Visit, found: Entries) -> AsyncIterator[bytes]:
             if len(found.entries) < EXPORT_PAGE:
                 return
             last = RecordId(found.entries[0].chain, found.entries[0].seq)
-        params = {**_wanted(visit.request), "most": EXPORT_PAGE, "before": last.seq, "before_chain": last.chain}
+        params = {**_params(visit.request), "most": EXPORT_PAGE, "before": last.seq, "before_chain": last.chain}
         try:
             found = await visit.perform("audit.search", Entries, **params)
         except Fault as fault:
@@ -133,7 +135,10 @@ async def _found(visit: Visit) -> dict[str, object]:
     return {
         "entries": shown,
         "wanted": {name: wanted.get(name, "") for name in FILTERS},
-        "filtered": bool(wanted),
+        "filtered": bool(wanted.keys() - {CALLS}),
+        "calls": CALLS in wanted,
+        "all_query": urlencode({name: value for name, value in wanted.items() if name != CALLS}),
+        "calls_query": urlencode({**wanted, CALLS: "1"}),
         "outcomes": OUTCOMES,
         "older": older,
         "stopped": found.searched_to is not None,
@@ -144,7 +149,7 @@ async def _found(visit: Visit) -> dict[str, object]:
 
 
 async def _search(visit: Visit, most: int) -> Entries:
-    params: dict[str, object] = {**_wanted(visit.request), "most": most}
+    params: dict[str, object] = {**_params(visit.request), "most": most}
     query = visit.request.query_params
     if before := query.get("before"):
         if not before.isdecimal() or len(before) > 18:
@@ -154,8 +159,16 @@ async def _search(visit: Visit, most: int) -> Entries:
 
 
 def _wanted(request: Request) -> dict[str, str]:
+    """The filters of the address."""
     filters = {name: request.query_params.get(name, "").strip() for name in FILTERS}
+    filters[CALLS] = "1" if request.query_params.get(CALLS) else ""
     return {name: value for name, value in filters.items() if value}
+
+
+def _params(request: Request) -> dict[str, object]:
+    """The same filters as the operation takes them."""
+    wanted = _wanted(request)
+    return {**wanted, **({CALLS: True} if CALLS in wanted else {})}
 
 
 async def _judged(visit: Visit, record: Record) -> Why:
