@@ -75,7 +75,7 @@ class EventStream:
         return agreed
 
     def close(self) -> None:
-        """End the stream."""
+        """Cancel the request whose answer the stream is. A second call does nothing."""
         if self._handle is not None:
             self._connection.cancel(self._handle, "no longer wanted")
             self._handle = None

@@ -39,10 +39,10 @@ class RequestingClient(Protocol):
         """The open connection. Raises a `Fault` before it is open."""
 
     def on_notification(self, method: str, params: bytes) -> None:
-        """A notification of the server."""
+        """Take a notification of the server, during a request of ours or beside all."""
 
     def on_request(self, request: Request) -> None:
-        """A request of the server."""
+        """Answer a request that the server sends during a request of ours."""
 
 
 class ClientRequests:

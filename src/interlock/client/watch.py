@@ -144,7 +144,7 @@ class Watch:
         self._tell_all()
 
     def stop(self) -> None:
-        """Watch nothing more."""
+        """Cancel the streams and the timer for good."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -201,5 +201,5 @@ def _unusable(path: Path, cause: OSError) -> BadHubSecret:
 
 
 def derived_key(secret: bytes, purpose: bytes) -> bytes:
-    """The key for one purpose."""
+    """A key for this purpose alone: it reveals neither the secret nor another key."""
     return hmac.digest(secret, b"interlock:" + purpose, hashlib.sha256)

@@ -40,7 +40,7 @@ class LauncherChild:
 
 
 def close_all(numbers: list[int]) -> None:
-    """Close descriptors, each once."""
+    """Close descriptors and empty the list, so that a second call closes no number that was used again."""
     while numbers:
         os.close(numbers.pop())
 

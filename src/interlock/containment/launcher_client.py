@@ -169,7 +169,7 @@ _making = threading.Lock()
 
 
 def launcher() -> LauncherClient:
-    """The launcher of this process."""
+    """The launcher of this process, started when first needed and again after it died."""
     global _launcher
     with _making:
         if _launcher is None or not _launcher.alive:

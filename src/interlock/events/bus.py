@@ -28,7 +28,7 @@ TURN_S: Final = 0.002
 
 
 class Bus:
-    """One bus for one hub."""
+    """Passes events to subscribers without waiting for any: a slow one loses events, and reads a `Gap`."""
 
     def __init__(self) -> None:
         self.wanted: dict[type[Event], int] = {}

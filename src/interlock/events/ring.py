@@ -21,7 +21,7 @@ FORGET_AT: Final = 1024
 
 
 class RingReader(Protocol):
-    """A subscription."""
+    """A subscription, as the ring sees it: a position to read from, and a reader to wake."""
 
     @property
     def tick(self) -> int:

@@ -30,12 +30,12 @@ class EventFilter(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, *types: type[Event], sources: frozenset[str] | None = None) -> EventFilter:
-        """A filter for some types."""
+        """The filter for these types, from all sources unless `sources` names some."""
         return cls(frozenset(types), sources)
 
 
 class Unsubscribes(Protocol):
-    """The bus of a subscription."""
+    """The part of the bus that a subscription uses when it closes."""
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Forget a subscription that was closed."""

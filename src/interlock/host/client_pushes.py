@@ -66,7 +66,7 @@ class ClientPushes:
         self._hub_app.live.hosts.follow_with(self)
 
     async def close(self) -> None:
-        """Push no more."""
+        """Cancel the pushes under way and the retries that wait."""
         if self._wakes is not None:
             await self._wakes.close()
         for agent in list(self._retries):

@@ -183,7 +183,7 @@ def _with_cut_results(message: ModelMessage) -> ModelMessage:
 
 
 def _cut(result: ModelToolResult) -> ModelToolResult:
-    """The beginning of a result."""
+    """The result without its images, and with the beginning of a long text."""
     text = result.text
     if len(text) > CUT_CHARS:
         text = f"{text[:CUT_CHARS]}\n[cut: the result has {len(text)} characters, and the turn became too large]"

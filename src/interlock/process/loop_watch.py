@@ -40,7 +40,7 @@ class LoopWatch:
         self._timer = self._loop.call_at(self._due, self._ring)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Cancel the timer. The stalls so far still count."""
         if self._timer is not None:
             self._timer.cancel()
 

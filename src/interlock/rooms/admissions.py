@@ -38,7 +38,7 @@ class Admissions:
         self._meters: dict[str, Meter] = {}
 
     def apply_settings(self, settings: TopicSettings) -> None:
-        """Apply other settings."""
+        """Use these places and rates from now on. Members that are in stay."""
         self._settings = settings
         for meter in self._meters.values():
             meter.limit(settings.rate)

@@ -38,7 +38,7 @@ class FrameHold:
         self.is_over = False
 
     def release(self) -> None:
-        """Release the frame."""
+        """Let the frame and those behind it be written."""
         self.is_over = True
         self._release()
 

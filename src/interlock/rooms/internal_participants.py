@@ -26,7 +26,7 @@ class InternalParticipant(Protocol):
 
     @property
     def capabilities(self) -> CapabilitySet:
-        """Its capabilities."""
+        """The capabilities that the hub gives it, as other participants see them."""
 
     def wants(self, envelope: Envelope) -> bool:
         """Whether the participant reads this envelope."""

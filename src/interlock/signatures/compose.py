@@ -34,7 +34,7 @@ def _joined_types(schemas: list[Schema]) -> list[object]:
 
 
 def choices(values: list[object]) -> Schema:
-    """One of the values."""
+    """The schema of a value that is one of these."""
     names = list(dict.fromkeys(JSON_TYPES[type(value)] for value in values))
     return {"type": names[0] if len(names) == 1 else names, "enum": values}
 

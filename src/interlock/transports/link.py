@@ -101,7 +101,7 @@ class Listener(Protocol):
 
 
 class Link(abc.ABC):
-    """One connection."""
+    """A connection to a server, over any transport: sends requests, and hands each answer to its sink."""
 
     listener: Listener
 

@@ -53,7 +53,7 @@ class MessageReceiver(Protocol):
         """A frame that completes no message is about to be read. False: it stays unread until `resume`."""
 
     def on_message(self, data: bytes, binary: bool) -> MessageOutcome:
-        """A message."""
+        """Take a whole message. The outcome says whether the connection reads on."""
 
     def on_unread(self) -> None:
         """The peer left too much unread: the receiver ends the connection."""
@@ -200,7 +200,7 @@ class WebSocketConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
+        """Drop what waits to be read or written, and tell the receiver."""
         self._closing = True
         self._drop()
         self._forget()

@@ -14,7 +14,7 @@ _MASKED, _LENGTH = 0x80, 0x7F
 
 
 class MessageOutcome(enum.Enum):
-    """The outcome of a message."""
+    """How a receiver took a message."""
 
     ACCEPTED = enum.auto()
     REFUSED = enum.auto()

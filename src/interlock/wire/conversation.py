@@ -71,7 +71,7 @@ class RelatedNotification(msgspec.Struct, Generic[W], frozen=True):
 
 
 class Notified(msgspec.Struct, frozen=True):
-    """Any other notification."""
+    """A notification that names no request of ours."""
 
     notification: Notification
 

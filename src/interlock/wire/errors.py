@@ -15,7 +15,7 @@ import msgspec
 
 
 class ErrorDialect(enum.Enum):
-    """The dialects of errors."""
+    """The form and the numbers of errors that a client expects."""
 
     OLD_MCP = "old"
     NEW_MCP = "new"

@@ -17,7 +17,7 @@ from interlock.protocols.oauth.tokens import Tokens
 
 
 class StoredLogin(msgspec.Struct, frozen=True):
-    """One login."""
+    """A registration at an authorization server, with the tokens of a login if there is one."""
 
     issuer: str
     resource: str
@@ -32,7 +32,7 @@ class StoredLogin(msgspec.Struct, frozen=True):
 
 
 class LoginStore(Protocol):
-    """Keeps one login."""
+    """Keeps the login of one server, for all processes that use it."""
 
     async def load(self) -> StoredLogin | None:
         """The login as it is stored now, perhaps by another process."""

@@ -114,7 +114,7 @@ class ThinkingDelta(msgspec.Struct, frozen=True):
 
 
 class AnswerFinished(msgspec.Struct, frozen=True):
-    """The end of an answer."""
+    """The last chunk of an answer: why it ended, and its cost."""
 
     reason: Finish
     usage: TokenUsage | None = None
@@ -125,7 +125,7 @@ Chunk: TypeAlias = TextDelta | ThinkingDelta | ToolUse | AnswerFinished
 
 
 class Model(Protocol):
-    """A model."""
+    """A language model, however it is reached: an endpoint, a client, or a script."""
 
     @property
     def info(self) -> ModelInfo:

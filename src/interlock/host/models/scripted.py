@@ -33,7 +33,7 @@ _WORDS: Final = re.compile(r"\S+\s*|\s+")
 
 
 class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer."""
+    """A step of a script: the answer, and the message that it answers."""
 
     when: str | None = None
     """The text in the newest message to which this step is the answer."""
@@ -48,7 +48,7 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedModel:
-    """A model with a script."""
+    """A model that answers from a script, for tests and demonstrations."""
 
     def __init__(self, steps: Sequence[ScriptedAnswer], info: ModelInfo) -> None:
         self._named = [step for step in steps if step.when is not None]

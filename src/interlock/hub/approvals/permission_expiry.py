@@ -42,7 +42,7 @@ class ExpiryWatch:
             self._timer = asyncio.get_running_loop().call_later(min(*ends, MAX_EXPIRY_CHECK_S), self._check)
 
     def close(self) -> None:
-        """Check no more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -42,7 +42,7 @@ class Visibility(msgspec.Struct, frozen=True):
 
 
 class ListedItem(Protocol):
-    """An item of a list."""
+    """An item, by the names that rights and profiles match."""
 
     @property
     def kind(self) -> str: ...

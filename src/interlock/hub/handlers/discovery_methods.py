@@ -72,7 +72,7 @@ class PackageInstalled(msgspec.Struct):
 
 
 class DiscoveredServer(msgspec.Struct, omit_defaults=True):
-    """One server."""
+    """A server as a caller of MGP's discovery sees it; a denied registration has a reason."""
 
     id: str
     server_id: str
@@ -106,7 +106,7 @@ class TrustLevels(Protocol):
     """Knows the effective trust level of a server."""
 
     def trust_of(self, server: str) -> Any:
-        """The level."""
+        """The operator's level, lowered by the server's claim."""
 
 
 class DiscoveryMethods:

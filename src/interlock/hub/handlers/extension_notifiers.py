@@ -20,7 +20,7 @@ from interlock.protocols.mgp.methods import agreed_on
 
 
 class ExtensionNotifiers:
-    """The notifiers of all extensions."""
+    """Notifies sessions and listen streams of what MGP and MCPL add: audit entries, lifecycle, events."""
 
     def __init__(
         self, audit: AuditSubscribers, lifecycle: LifecycleNotifier, events: EventSubscriptions, hosts: ClientHosts

@@ -43,7 +43,7 @@ class SessionListener(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, session: Session) -> SessionListener:
-        """The listener for a session."""
+        """A listener with the list scope that the session has now."""
         list_scope = scope_of(session.caller, session.dialect, session)
         return cls(session.id, list_scope, session.notify, session.channel.transport)
 

@@ -43,7 +43,7 @@ class NotifiedClient(Protocol):
 
     @property
     def list_scope(self) -> ListScope:
-        """The scope of its lists."""
+        """The items that it sees: it is notified of their changes alone."""
 
     def list_changed(self, which: ListName) -> None:
         """A list in the scope changed."""

@@ -63,7 +63,7 @@ class ClientHost:
         """By server: its rights with this client, and what they were worked out from."""
 
     def speak(self, dialect: McplDialect) -> None:
-        """Speak this dialect with the client."""
+        """Use the dialect that the client agreed on."""
         self.dialect = dialect
 
     def show(self, declared: Declared) -> Declared:
@@ -121,7 +121,7 @@ class ClientHost:
 
 
 class HostMessage(msgspec.Struct, frozen=True):
-    """One message of a client that is a host."""
+    """A message of a host, with the exchange to answer it on."""
 
     host: ClientHost
     caller: Caller
@@ -147,16 +147,16 @@ class NoticeExchange(SessionExchange[Session, Caller]):
         return True
 
     def result(self, result: bytes) -> None:
-        """No answer."""
+        """Drop it: a notification gets no answer."""
 
     def fail(self, fault: Fault) -> None:
-        """No answer."""
+        """Drop it: a notification gets no answer."""
 
     def pass_failure(self, error: ErrorObject) -> None:
-        """No answer."""
+        """Drop it: a notification gets no answer."""
 
     def notify(self, method: str, params: bytes) -> None:
-        """Nobody asked for progress."""
+        """Drop it: a notification has no progress token."""
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         raise unanswered(method, "for a notification")

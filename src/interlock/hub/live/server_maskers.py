@@ -16,7 +16,7 @@ class ServerMaskers:
         self._made: tuple[Config | None, dict[str, Masker]] = (None, {})
 
     def current(self) -> Mapping[str, Masker]:
-        """The maskers by server."""
+        """The maskers of the configuration in force, by server."""
         config = self._config()
         if self._made[0] is not config:
             masked = {name: server.mask for name, server in config.servers.items() if server.scan_results == "mask"}

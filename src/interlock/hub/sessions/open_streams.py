@@ -14,7 +14,7 @@ MAX_STREAMS: Final = 10_000
 
 
 class OpenStream(Protocol):
-    """One stream."""
+    """An open stream that an operator can list and end."""
 
     principal: Principal
     principal_name: str
@@ -55,12 +55,12 @@ class OpenStreams:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams are open", retry_after_ms=5000)
 
     def add(self, stream: OpenStream) -> None:
-        """A stream opens."""
+        """Count a stream that opened, after `check`."""
         self._streams.add(stream)
         self._by_principal.add(stream.principal_name)
 
     def discard(self, stream: OpenStream) -> None:
-        """A stream has ended."""
+        """Count a stream no more. One that was never added is ignored."""
         if stream in self._streams:
             self._streams.remove(stream)
             self._by_principal.add(stream.principal_name, -1)

@@ -61,7 +61,7 @@ class EmbeddingEngine(Protocol):
 
 
 class StoredVector(msgspec.Struct, frozen=True):
-    """A vector in the store."""
+    """The vector of a text, stored so that a restart does not ask the engine again."""
 
     id: str
     numbers: str | None

@@ -43,7 +43,7 @@ class ListForms:
         return self._cache.get(self._key(form, listed)) if _differs(form, listed) else listed
 
     async def make(self, form: ListForm, listed: JoinedArray) -> JoinedArray:
-        """A list in a form."""
+        """A list in a form, made in turns of the loop and kept."""
         known = self.at_hand(form, listed)
         if known is not None:
             return known

@@ -91,7 +91,7 @@ class Supervised(Protocol):
         """Wait until the last open call has ended."""
 
     def on_state(self, change: StateChange) -> None:
-        """The state changed."""
+        """Report a change of the state to the hub, and to the parts that follow it."""
 
 
 def problem_name(problem: Fault) -> str:

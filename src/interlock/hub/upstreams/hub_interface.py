@@ -55,7 +55,7 @@ class HubInterface(Protocol):
         """
 
     def on_connection_closed(self, server: str, key: str | None, connection: Connection) -> None:
-        """A connection is closed."""
+        """End what was agreed on a connection that closed (MCPL)."""
 
     def is_live(self, server: str) -> bool:
         """Whether a server speaks MCPL on its shared connection."""

@@ -34,7 +34,7 @@ class Urgency(enum.Enum):
 
 
 class QueueLimits(msgspec.Struct, frozen=True):
-    """The limits of one queue."""
+    """How many starts of one urgency run at once, and how fast they follow each other."""
 
     at_once: int
     per_second: float

@@ -40,7 +40,7 @@ class CallJudge:
         """Whether a disguised text is given to a function of the code itself."""
 
     def judge(self, node: ast.Call) -> None:
-        """Judge one call."""
+        """Note findings about a call by its name and its arguments."""
         func = node.func
         name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
         if name not in _CALLS and not node.keywords:

@@ -45,7 +45,7 @@ def _reading(kind: type[ast.AST]) -> _Reading:
 
 
 class TreeJudge:
-    """Judges one tree, once."""
+    """Judges the syntax tree of one code text. Each text needs a judge of its own."""
 
     def __init__(self, code: str, rules: CodeRules, *, examples_judged: bool = False) -> None:
         self._judgement = CodeJudgement(code, rules, examples_judged=examples_judged)

@@ -13,7 +13,7 @@ Sender = Literal["client", "server", "both"]
 
 
 class Method(msgspec.Struct, frozen=True):
-    """One row."""
+    """The row of a method: who sends it, in which eras, and how it is forwarded."""
 
     name: str
     sender: Sender

@@ -79,7 +79,7 @@ class SpendingLedger(msgspec.Struct, frozen=True):
     spent: Mapping[str, SpentBudget] = {}
 
     def of(self, key: str) -> SpentBudget:
-        """The spending of one key."""
+        """The spending under a key; nothing for an unknown one."""
         return self.spent.get(key, _NOTHING)
 
     def add(self, keys: tuple[str, ...], now: float, *, wakes: int = 0, tokens: int = 0) -> SpendingLedger:

@@ -40,7 +40,7 @@ class EventGroup(msgspec.Struct, Generic[Event], frozen=True):
 
     @property
     def due(self) -> float:
-        """When it is delivered."""
+        """When the group is delivered: after a quiet time, or when its first event has waited for the longest time."""
         return min(self.last + self.timing.quiet, self.first + self.timing.longest)
 
 

@@ -59,7 +59,7 @@ def manifest_of(
 
 
 def _flags(uses: set[str], *, blocking: bool) -> dict[str, Any]:
-    """The flags of 0.4."""
+    """The capabilities in the form of 0.4: flags at the top, rather than paths."""
     flags: dict[str, Any] = {}
     if "pushEvents" in uses:
         flags["pushEvents"] = True

@@ -29,7 +29,7 @@ class EmptyObject(Value, frozen=True):
 
 
 class McplMethod(msgspec.Struct, frozen=True):
-    """One row."""
+    """The row of a method: who sends it, its types, and the capability that it needs."""
 
     name: str
     sender: Sender

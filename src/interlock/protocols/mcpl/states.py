@@ -90,7 +90,7 @@ class McplConnection(msgspec.Struct, frozen=True):
 
     @property
     def dialect(self) -> McplDialect:
-        """The dialect."""
+        """The dialect that both sides speak, from the offer."""
         return self.offer.dialect
 
     @property

@@ -47,7 +47,7 @@ MAX_BROADCASTS: Final = 16
 
 
 class AcceptedEnvelope(msgspec.Struct, frozen=True):
-    """An accepted envelope."""
+    """Where an accepted envelope goes, and its effect on a proposal."""
 
     recipients: tuple[str, ...]
     proposal: Proposal | None = None

@@ -105,7 +105,7 @@ class Tool(OfferedFunction):
         return members if work.stream is None else b"%b,%b" % (members, work.stream.member())
 
     def call_at_once(self, server: RunningServer, revision: Revision, arguments: dict[str, Any]) -> bytes:
-        """Run it where it is `at_once`."""
+        """The members of the result, for a tool whose function never waits and needs no task."""
         values = self._values(arguments)
         if isinstance(values, bytes):
             return values

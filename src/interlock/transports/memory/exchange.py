@@ -129,7 +129,7 @@ class MemoryExchange(OpenExchange):
             self._drain.release()
 
     def extend(self, deadline: float) -> None:
-        """Wait until then."""
+        """Move the deadline: the request does not expire before it."""
         self._least = deadline
         self._expire_at(deadline)
 

@@ -57,7 +57,7 @@ class Parkable(Protocol):
 
     @property
     def principal_name(self) -> str:
-        """Whose it is."""
+        """The principal that may go on with the call."""
 
     def expired(self) -> None:
         """Nobody came back in time: end it."""
@@ -67,7 +67,7 @@ class Parkable(Protocol):
 
 
 class ParkedCall:
-    """A call in the parking."""
+    """A call that waits for answers of its client, and the binding that its retry must match."""
 
     __slots__ = ("binding", "id", "round", "size_bytes", "timer", "work")
 

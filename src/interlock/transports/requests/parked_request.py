@@ -80,7 +80,7 @@ class ParkedRequest(abc.ABC):
 
     @property
     def principal_name(self) -> str:
-        """Whose it is."""
+        """The principal that may go on with the request."""
         return self.exchange.caller.principal_name
 
     @property

@@ -180,7 +180,7 @@ class _ClosedChannel(SessionChannel):
         raise Fault("UPSTREAM_UNAVAILABLE", "the client's session has ended")
 
     def close(self, end: SessionEnd) -> None:
-        """It is closed."""
+        """Do nothing: the session has ended already."""
 
 
 _CLOSED: Final = _ClosedChannel(0.0)

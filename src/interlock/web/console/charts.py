@@ -18,7 +18,7 @@ LOWEST: Final = 2
 
 
 class CallBar(msgspec.Struct, frozen=True):
-    """One call."""
+    """The bar of one call: its place, its height, and a colour by its outcome."""
 
     x: int
     y: int

@@ -93,7 +93,7 @@ class EventStreams:
         self._open.remove(session)
 
     async def events(self, session: ConsoleSession) -> AsyncIterator[bytes]:
-        """The events of one stream."""
+        """Server-sent events for a page: which topics changed, until the session ends."""
         console = self._console
         subscription = console.hub_app.bus.subscribe(_WANTED, UNREAD)
         # A person is present, so calls wait for an answer as they do with `interlock watch`.

@@ -24,7 +24,7 @@ class ConsoleLogin:
         self._journal = console.hub_app.journal
 
     async def show(self, request: Request, form: dict[str, str]) -> Response:
-        """The form."""
+        """The login form, or the first page for a browser that is logged in."""
         if self._console.session_of(request, active=True) is not None:
             return RedirectResponse(HOME, 303)
         return await self._page("")

@@ -34,7 +34,7 @@ MAX_ADDRESSES: Final = 1000
 
 
 class ConsoleSession:
-    """One login."""
+    """The session of a browser, found by a digest of its cookie."""
 
     __slots__ = ("_new_keys", "digest", "form_token", "opened", "principal", "proven", "used")
 

@@ -41,7 +41,7 @@ class VerifiedToken(msgspec.Struct, frozen=True):
 
 
 class IssuerTokens:
-    """The tokens of one issuer."""
+    """Verifies access tokens of one issuer, and remembers those that were good."""
 
     def __init__(
         self,

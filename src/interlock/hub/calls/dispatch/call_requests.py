@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class CallForwarder(Protocol):
-    """The forwarder of the call."""
+    """The forwarder of a call, as the requests of its server use it."""
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on the stream of the call."""

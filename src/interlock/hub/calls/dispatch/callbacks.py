@@ -44,7 +44,7 @@ _NOTHING: Final = msgspec.Raw(b"null")
 
 
 class CallClient(Protocol):
-    """The client of one call."""
+    """The way to the client of a call, for questions of its server."""
 
     def ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. Raises a `Fault` where it answers no such question."""

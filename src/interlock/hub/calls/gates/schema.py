@@ -52,7 +52,7 @@ class SchemaGate:
 
 
 class SchemaCheck:
-    """The check of one schema."""
+    """Holds the arguments of a call to the input schema of its tool."""
 
     __slots__ = ("_schema", "_validator", "accepts")
 

@@ -31,7 +31,7 @@ class AgentRules:
         self.policy = WakePolicy(tuple(_rule(name, rule) for name, rule in mine.items()), hours, budget)
 
     def name(self, index: int | None) -> str:
-        """The name of a rule."""
+        """The name of the rule at this place of the policy; empty for none."""
         return "" if index is None else self.names[index]
 
 

@@ -17,7 +17,7 @@ from interlock.wire.messages import EMPTY_OBJECT, Id, Notification, Request, enc
 
 
 class MessageLink(Protocol):
-    """The link to the server."""
+    """The link to a server, as the reader of its messages uses it."""
 
     listener: Listener
     limits: Limits

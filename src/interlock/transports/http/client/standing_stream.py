@@ -78,7 +78,7 @@ class StandingStream(Reply):
             self._again()
 
     def stop(self) -> None:
-        """No more of it."""
+        """Close the stream, and ask for it no more."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -31,7 +31,7 @@ class HttpBatch:
             self.close()
 
     def close(self) -> None:
-        """Every answer is there."""
+        """Send the answers: end the stream, or write one array, or 202 where no message wanted an answer."""
         if self._outlet is not None:
             self._outlet.end()
         elif self._answers:
@@ -40,7 +40,7 @@ class HttpBatch:
             self._http.answer(202)
 
     def stream(self) -> MessageOutlet:
-        """Stream from here on."""
+        """The stream of this batch. The first use opens it, and sends the answers so far."""
         if self._outlet is None:
             self._outlet = self._channel.streams.open(self._http)
             for payload in self._answers:

@@ -105,7 +105,7 @@ class IncomingBody:
         return _TINY_CHUNKS if too_small else None
 
     def add(self, data: bytes) -> GuardRefusal | None:
-        """A piece of it."""
+        """Keep a piece of the body, or pass it to the application. Returns the refusal of a body that is too large."""
         so_far = self._bytes
         if self.head is None:
             if self.application_request is not None:

@@ -207,7 +207,7 @@ class RequestReader:
             self.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Take a header, or refuse the request: for a bad header, or one behind the body."""
         headers = self._headers
         if headers is None or self.phase is not _HEAD:
             self._connection.refuse(GuardRefusal(400, "trailers are not supported"))

@@ -83,7 +83,7 @@ class HttpSession(SessionChannel):
         return len(self._open_requests)
 
     def touch(self) -> None:
-        """It is in use."""
+        """Note the time, so that the session does not count as idle."""
         self.last_used = self._clock()
 
     def notify(self, method: str, params: bytes) -> None:
