@@ -10,12 +10,13 @@ from typing import Any, Literal, cast
 import pytest
 
 from interlock.client.connection import Connection
-from interlock.config.settings import Config, ServerSettings
+from interlock.config.settings import Config, HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.catalog import remembered_audiences
 from interlock.hub.upstreams.listing import ServerLists
 from interlock.hub.upstreams.private_lists import PrivateLists
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import Store, StoreFull
+from loop_clock import advance
 
 from .instructed_server import VERSION, InstructedServer, Say
 from .running_hub import PREFIX, RawClient, RunningHub, running_hub, until
@@ -36,6 +37,9 @@ class Conditional(InstructedServer):
         self.declared: dict[str, dict[str, Any]] = {}
         self.broken = False
         self.garbled = False
+        self.ready = asyncio.Event()
+        """Set while it lists its tools to clients that declare sampling."""
+        self.ready.set()
 
     async def _serve(self, message: Any, say: Say, beside: Say) -> Any:
         params = message.get("params", {})
@@ -44,6 +48,8 @@ class Conditional(InstructedServer):
             self.declared[self.session] = params["capabilities"]
         elif message["method"] == "tools/list":
             declared = meta[PREFIX + "clientCapabilities"] if VERSION in meta else self.declared[self.session]
+            if "sampling" in declared:
+                await self.ready.wait()
             if self.broken and "sampling" in declared:
                 return {"error": {"code": -32603, "message": "try again later"}}
             names = ["do", *(f"with-{name}" for name in ("sampling", "roots") if name in declared)]
@@ -98,6 +104,25 @@ async def test_tools_for_capable_clients_are_listed_and_called_by_those_only(
         asked = len(server.asked("tools/list"))
         assert await names(client, SAMPLING) == {"a__do", "a__with-sampling"}
         assert len(server.asked("tools/list")) == asked, "a set of capabilities is asked for once"
+
+
+async def test_the_first_list_waits_for_the_tools_of_clients_like_its_own(tmp_path: Path) -> None:
+    """Many clients read the list once. To ask takes a server on standard streams as long as its start."""
+    patient = HubSettings(timeouts=TimeoutSettings(first_list_s=3600, discovery_s=3600))
+    async with (
+        Conditional().http() as server,
+        running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="modern")}, hub=patient) as hub,
+    ):
+        await until(lambda: hub.hub_app.upstreams["a"].lists.known)
+        server.ready.clear()
+        asked = len(server.asked("tools/list"))
+        listed = asyncio.ensure_future(names(RawClient(hub.url + "/mcp"), SAMPLING))
+        await until(lambda: len(server.asked("tools/list")) > asked)
+        advance(30)
+        assert await names(RawClient(hub.url + "/mcp"), {}) == {"a__do"}
+        assert not listed.done()
+        server.ready.set()
+        assert await listed == {"a__do", "a__with-sampling"}
 
 
 async def test_a_hub_that_starts_again_does_not_ask_again(tmp_path: Path) -> None:

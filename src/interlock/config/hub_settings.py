@@ -26,7 +26,8 @@ class TimeoutSettings(msgspec.Struct, frozen=True):
     start_s: Seconds = 120
     """Starting one server. The first `npx` downloads its package."""
     first_list_s: Seconds = 5
-    """A list waits this long for new servers that begin to start. Of others it shows the last approved tools."""
+    """A list waits this long for new servers that begin to start, and for the first answer of a server to clients that
+    declare other capabilities. Of others it shows the last approved tools."""
     idle_s: Seconds = 300
     """How long an on-demand server or a private session may be unused before it is closed."""
     health_s: Seconds = 30

@@ -27,8 +27,8 @@ BEFORE_PINNED_S: Final = 0.3
 """How long a list waits for a server whose pinned tools can be shown. Agents that start the hub themselves begin their
 first turn without its tools after one or two seconds."""
 AUDIENCE_WAIT_S: Final = 1.0
-"""How long a list waits for the tools that servers offer only to clients with the capabilities of this one. It shows
-all other tools in any case, and waits no longer for the same reason."""
+"""How long a list waits for the tools that servers offer only to clients with the capabilities of this one, where they
+were asked before. It shows all other tools in any case, and waits no longer for the same reason."""
 
 
 class StartingServers:
@@ -84,10 +84,15 @@ class StartingServers:
         return [each for each in unknown if self._access.reaches(scope.principal, each.id)]
 
     async def ask(self, scope: ListScope) -> None:
-        """Ask these servers, and wait a moment for their answers. Clients are notified of later answers."""
-        asking = [asyncio.ensure_future(each.audience_lists.ask(_declared(scope))) for each in self.unasked(scope)]
+        """Ask these servers, and wait for their answers: a moment, or as for a new server where one was never asked.
+
+        Clients are notified of later answers. Many read the list once and ignore that.
+        """
+        declared, unasked = _declared(scope), self.unasked(scope)
+        first = any(not each.audience_lists.asked(declared) for each in unasked)
+        asking = [asyncio.ensure_future(each.audience_lists.ask(declared)) for each in unasked]
         if asking:
-            await asyncio.wait(asking, timeout=AUDIENCE_WAIT_S)
+            await asyncio.wait(asking, timeout=self._config().hub.timeouts.first_list_s if first else AUDIENCE_WAIT_S)
 
     async def on_configured(self, servers: Iterable[str]) -> None:
         """Show the pinned tools of servers that start on demand, until they run.

@@ -75,6 +75,10 @@ class AudienceLists:
             return True
         return last[0] != self._lists.tools.for_everybody and _now() - last[1] > AGAIN_AFTER_S
 
+    def asked(self, audience: str) -> bool:
+        """Whether the server has answered for an audience before, or could not."""
+        return audience in self._last_listed
+
     async def ask(self, audience: str) -> None:
         """Ask the server, and wait until its answer is in force. Simultaneous callers ask once."""
         task = self._asking.get(audience)
