@@ -57,7 +57,7 @@ def test_only_what_is_inferred_is_judged_so() -> None:
         ("sh -c \"bash -c 'dd if=/dev/zero of=/dev/sda'\"", "shell.destructive"),
         ("git ls-files | xargs rm", "shell.mass_delete"),
         ("find . -type f | xargs -I{} sh -c 'cat {}'", "shell.runs_shell"),
-        ("npm run dev &", "shell.background"),
+        ("ping -c1 x & id", "shell.background"),
         ("f() { ls; }; f", "shell.function"),
         # Variables are followed to what the text gives them.
         ("X=/etc/shadow; cat $X", "shell.secret_file"),

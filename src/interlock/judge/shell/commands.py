@@ -99,7 +99,7 @@ def _judge_use(name: str, argv: Sequence[str], rules: ShellRules) -> Iterator[Pr
     by_name = _by_name(name, argv[0], program, rules)
     if by_name is not None:
         yield by_name
-    by_options = next(_by_options(name, program, arguments), None)
+    by_options = next(_by_options(name, program, arguments, rules), None)
     if by_options is not None:
         yield by_options
     yield from program.refused(ProgramUse(name, arguments, program.values))
@@ -154,7 +154,7 @@ def _is_windows(name: str) -> bool:
     return "windows" in known(name.lower()).kinds or compiled("<WINDOWS_FILE>|^(?:<CMDLET>)").search(name) is not None
 
 
-def _by_options(name: str, program: Program, arguments: Sequence[str]) -> Iterator[ProgramVerdict]:
+def _by_options(name: str, program: Program, arguments: Sequence[str], rules: ShellRules) -> Iterator[ProgramVerdict]:
     """Interpreters and shells given code, programs given an option that runs something."""
     if "shell" in program.kinds:
         if not _names_script(arguments):
@@ -165,7 +165,8 @@ def _by_options(name: str, program: Program, arguments: Sequence[str]) -> Iterat
     if "dashless" in program.kinds and arguments and arguments[0].isalpha():
         arguments = ["-" + arguments[0], *arguments[1:]]
     used = None
-    if program.runs is not None:
+    inside = rules.everyday and "judged-inside" in program.kinds  # the commands themselves are judged
+    if program.runs is not None and not inside:
         first = (word for word in arguments[:2] if word in program.runs[0])
         used = uses_flag(arguments, *program.runs) or next(first, None)
     used = used or uses_flag(arguments, lists()["any-runs"], abbreviated=False)

@@ -49,6 +49,18 @@ def shows_compose(use: ProgramUse) -> bool:
     return uses_flag(use.arguments, _COMPOSE_NAMES, "fp", abbreviated=False) is None
 
 
+def prunes_unused(use: ProgramUse) -> bool:
+    """`docker image prune -f`: images, layers and networks that nothing uses. A container may hold data."""
+    words = use.arguments
+    if tuple(words[:2]) not in _UNUSED or not 2 <= len(words) <= 5:
+        return False
+    rest = [word for before, word in pairwise(words[1:]) if before != "--filter"]
+    return all(word in ("-f", "--force", "--filter") or word.startswith("--filter=") for word in rest)
+
+
+_UNUSED = (("image", "prune"), ("builder", "prune"), ("buildx", "prune"), ("network", "prune"))
+
+
 def copies_secret(use: ProgramUse) -> bool:
     """`docker cp .env web:/x`."""
     verb, rest = _verb(use)

@@ -67,6 +67,7 @@ def greps_secret(use: ProgramUse) -> bool:
     words = operands(use.arguments, _GREP_VALUES)
     given = uses_flag(use.arguments, frozenset({"-e", "--regexp", "-f", "--file", "--files"}), "ABCmd") is not None
     searched = [*option_values(use.arguments, "-g", "--glob"), *option_values(use.arguments, "--", "--include")]
+    searched += [f".aws/{name}" for name in searched]
     return any(is_secret_file(word) for word in with_names([*searched, *(words if given else words[1:])]))
 
 

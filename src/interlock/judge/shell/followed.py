@@ -18,6 +18,7 @@ from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.script import Command, Redirect, Script, Setting, Word, words_in
 from interlock.judge.shell.values import ALL_ELEMENTS, INSERTED, UNKNOWN
 from interlock.judge.shell.words import secrets_among
+from interlock.judge.shell.wrappers import inner_commands
 
 _MAX_PLACED = 400
 """Words of a command that runs outside the project."""
@@ -90,6 +91,10 @@ class FollowedScript(FollowedValues):
             if options:
                 yield [name, *options, _SCRIPT]
             return
+        given = self._codes_behind(name, command, body) if body and not program.language else []
+        if given:
+            yield from given
+            return
         # The length of a command bounds the first readings of its own parts.
         free = not self._within
         acting = self._acting(name, command.words)
@@ -121,6 +126,18 @@ class FollowedScript(FollowedValues):
 
         if acting == "rm" and (argv := self._with_options(command.words)):
             yield argv
+
+    def _codes_behind(self, name: str, command: Command, body: str) -> list[list[str]]:
+        """`uv run python - <<EOF` with the code as an argument, where the program runs the interpreter as it is."""
+        texts = words_in(command)
+        at = next((at for at, text in enumerate(texts[:_MAX_WRAPPERS]) if known(program_name(text)).language), 0)
+        plain = not any(word.dynamic or word.pattern for word in command.words)
+        inner, shell_texts = inner_commands(name, texts[1:]) if at and plain else ([], [])
+        if texts[at:] not in inner or shell_texts or operands(texts[at + 1 :]) not in (["-"], []):
+            return []
+        option = known(program_name(texts[at])).code_option
+        head = [text for text in texts if text != "-"]
+        return [[*head, option, code] for code in self._inserted_code(body)] if self.input_is_known(command) else []
 
     def _acting(self, name: str, words: Sequence[Word]) -> str:
         """The program of a command, or the one that it runs where that can do harm with some options."""

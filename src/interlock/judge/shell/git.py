@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -80,6 +81,8 @@ def names_hooks(use: ProgramUse) -> bool:
 def forces_protected(use: ProgramUse) -> bool:
     """`git push --force` to a branch that others build on, to all, or to one that is not named."""
     verb, rest, words = _verb(use.arguments)
+    if verb in ("update-ref", "reflog"):
+        return _drops_commits(verb, rest, words)
     if verb != "push":
         return False
     named = [word.removeprefix("+").rpartition(":")[2].rpartition("/")[2] for word in words[2:]]
@@ -95,6 +98,18 @@ def forces_protected(use: ProgramUse) -> bool:
     deletes = uses_flag(rest, frozenset({"-d", "--delete"}), "o") is not None
     deletes = deletes or any(word.startswith(":") for word in words[2:])
     return (forced and (protected or everything or not named)) or (protected and (leased or deletes))
+
+
+def _drops_commits(verb: str, rest: Sequence[str], words: Sequence[str]) -> bool:
+    """`git update-ref -d refs/heads/main`, `git reflog expire --expire=now`: commits that nothing else names."""
+    if verb == "reflog":
+        return words[1:2] == ["expire"] and any(_AT_ONCE.match(word) for word in rest)
+    named = {word.rpartition("/")[2] for word in words[1:]}
+    deletes = uses_flag(rest, frozenset({"-d", "--stdin"}), "m") is not None
+    return deletes and not named.isdisjoint(lists()["protected-branches"])
+
+
+_AT_ONCE = re.compile(r"--expire(?:-unreachable)?=(?:now|all|0)|now$")
 
 
 def _overwrites_all(rest: Sequence[str], words: Sequence[str]) -> bool:

@@ -10,14 +10,16 @@ from itertools import chain
 from interlock.judge.findings import Finding
 from interlock.judge.shell.budget import PATTERN, READING, WorkBudget
 from interlock.judge.shell.commands import judge_argv
+from interlock.judge.shell.conditions import ProgramUse
 from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.inputs import runs_input
 from interlock.judge.shell.patterns import compiled
-from interlock.judge.shell.programs import program_name
+from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.redirects import judge_alone
 from interlock.judge.shell.rules import ShellRules
-from interlock.judge.shell.script import Command, Script, Word
+from interlock.judge.shell.script import Command, Script, Word, words_in
+from interlock.judge.shell.setups import sets_up_shell
 from interlock.judge.shell.surroundings import judge_setting
 from interlock.judge.shell.unknown_words import readings_of_input, unknown_code, worst_readings
 from interlock.judge.shell.walk import judge_text, too_many
@@ -70,7 +72,7 @@ class StrictPolicy(_Sandbox):
 
 
 class EverydayPolicy(_Sandbox):
-    """Joined commands, each by itself. A command that cannot be read, or leaves a process running, stays refused."""
+    """Joined commands, each by itself. A command that cannot be read stays refused, and so does a loop of processes."""
 
     def __init__(
         self,
@@ -83,14 +85,15 @@ class EverydayPolicy(_Sandbox):
         """The variables of the command around the text, which a shell in it reads."""
 
     def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
-        yield from _judge_shape(script, frozenset({"background", "function"}))
+        yield from _judge_shape(script, frozenset({"function"}))
+        yield from _judge_background(text, script)
         followed = FollowedScript(script, self.budget, self._inherited, within=depth > 0)
         yield from judge_setting(followed)
         for span in evaluated(text, script, strict=False):
             message = "the shell evaluates this as an expression, and runs the command in its value"
             yield Finding("shell.nested", message, "pass the value it would give", span)
         for command in script.commands:
-            if command.words:
+            if command.words and not sets_up_shell(command, script):
                 yield from self._judge_command(command, followed, depth)
 
     def _judge_command(self, command: Command, followed: FollowedScript, depth: int) -> Iterator[Finding]:
@@ -137,6 +140,45 @@ def _judge_shape(script: Script, refused: Container[str]) -> Iterator[Finding]:
             noted.add(operator.kind)
             message, hint = _OPERATORS[operator.kind]
             yield Finding(f"shell.{operator.kind}", message, hint, (operator.start, operator.end))
+
+
+_ENDLESS = re.compile(r"(?:while|until|select)\b|for\b(?!\s+\w+\s+in\b[^$`{};\n]*[;\n])")
+"""A loop whose turns cannot be counted in the text."""
+
+
+def _judge_background(text: str, script: Script) -> Iterator[Finding]:
+    """Processes that go on: a server for each `&` is as good as the command itself, one for each turn of a loop is not.
+
+    A program that only reads ends by itself. An `&` behind it joins commands where nobody looks for a second one, as in
+    an argument that came from elsewhere: `ping -c1 & id`.
+    """
+    loops = [
+        operator
+        for operator in script.operators
+        if operator.kind == "control_flow" and _ENDLESS.match(text, operator.start)
+    ]
+    for operator in script.operators if loops else ():
+        if operator.kind == "background" and any(loop.start < operator.start < loop.end for loop in loops):
+            message = "'&' in a loop starts processes without a bound"
+            yield Finding("shell.background", message, "run them in the foreground", (operator.start, operator.end))
+            return
+    for operator in (each for each in script.operators if each.kind == "background"):
+        before = [command for command in script.commands if command.words and command.end <= operator.start]
+        last = max(before, key=lambda command: command.end, default=None)
+        if last is None or _only_reads(words_in(last)):
+            message, hint = _OPERATORS["background"]
+            yield Finding("shell.background", message, hint, (operator.start, operator.end))
+            return
+
+
+def _only_reads(argv: Sequence[str]) -> bool:
+    """Whether a program is known to only read, as it is used."""
+    program = known(program_name(argv[0]))
+    use = ProgramUse(program_name(argv[0]), argv[1:])
+    if program.writes is None or program.why_writes(use) is not None:
+        return False
+    verbs = program.reader.verbs if program.reader is not None else ()
+    return not verbs or any(tuple(use.operands[: len(verb)]) == verb for verb in verbs)
 
 
 def _judge_words(command: Command, *, known: bool) -> Iterator[Finding]:

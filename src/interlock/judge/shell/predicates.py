@@ -15,7 +15,7 @@ from interlock.judge.shell.disclosures import is_secret_file
 from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.folders import is_inside
 from interlock.judge.shell.patterns import compiled
-from interlock.judge.shell.programs import known, lists
+from interlock.judge.shell.programs import Program, known, lists, program_name
 from interlock.judge.shell.quoting import quoted_spans
 from interlock.judge.shell.sed import sed_effects, sed_scripts
 from interlock.judge.shell.wrappers import run_on_matches
@@ -214,6 +214,41 @@ def deletes_made(use: ProgramUse) -> bool:
     return acts and removes and inside and made and not prints
 
 
+def marks_programs(use: ProgramUse) -> bool:
+    """`find . -name '*.sh' -exec chmod +x {} +`: scripts of the project may be run."""
+    starts = use.arguments[: _first_test(use.arguments)]
+    ran = list(run_on_matches("find", use.arguments))
+    marks = all(command[:1] == ["chmod"] and command[1:] in _MAY_RUN for command in ran)
+    acts = any(word in _FIND_ACTS or word.startswith("-fprint") for word in use.arguments)
+    return bool(ran) and bool(starts) and all(map(is_inside, starts)) and marks and not acts
+
+
+def mirrors_to_made(use: ProgramUse) -> bool:
+    """`rsync -a --delete src/ dist/`: files are deleted in a folder that tools make again."""
+    words = operands(use.arguments)
+    target = words[-1] if len(words) > 1 else ""
+    made = not lists()["made-again"].isdisjoint(target.split("/")[:1])
+    keeps = not any(word.startswith("--remove-source") for word in use.arguments)
+    return made and is_inside(target) and ":" not in target and keeps
+
+
+def runs_on_matches(use: ProgramUse) -> bool:
+    """`fd -x` of a program that runs what it is given, or copies or sends it."""
+    names_run = [program_name(command[0]) for command in run_on_matches("fd", use.arguments)]
+    acting = [name for name in names_run if _acts_on_files(known(name)) or name in lists()["deleters"]]
+    return not lists()["find-runs"].issuperset(acting)
+
+
+def _acts_on_files(program: Program) -> bool:
+    runs = program.wrapper is not None or program.passes or program.language
+    return bool(program.kinds & _ACTS_ON_FILES or runs)
+
+
+_ACTS_ON_FILES = name_set("shell bare evaluator privilege destroyer windows starts-shell copier writer fetcher texts")
+_MAY_RUN = [[mode, "{}"] for mode in ("+x", "u+x", "a+x", "755")]
+_FIND_ACTS = name_set("-delete -ok -okdir -fls")
+
+
 def _first_test(arguments: Sequence[str]) -> int:
     return next((at for at, word in enumerate(arguments) if word[:1] in "-(!"), len(arguments))
 
@@ -302,7 +337,10 @@ _GIVES_CODE = {
     "ruby": re.compile(r"-[npl]*e"),
     "php": re.compile(r"-r"),
 }
-_BEFORE_CODE = re.compile(r"-[uBIsESlnpwai0-9]+|-W\w*|-X\w*|--input-type=module|--no-warnings|--")
+_BEFORE_CODE = re.compile(
+    r"-[uBIsESlnpwai0-9]+|-W\w*|-X\w*|--input-type=module|--no-warnings|--"
+    r"|-M(?:strict|warnings|utf8|(?:List|Scalar)::Util|Data::Dumper|JSON::PP|Time::(?:Local|HiRes))(?:=[\w,]+)?"
+)
 
 
 def runs_harmless_module(use: ProgramUse) -> bool:

@@ -88,7 +88,8 @@ def runs_address(use: ProgramUse) -> bool:
     words = operands(use.arguments)[:2]
     if use.name in _PACKAGE_RUNNERS:
         words = [*_packages(use.arguments), *option_values(use.arguments, "-p", "--package")]
-        if any(_REPOSITORY.match(word) for word in _free_words(use.arguments)[:1]):
+        given = option_values(use.arguments, "-p", "--package")
+        if any(_REPOSITORY.match(word) for word in (*_free_words(use.arguments)[:1], *given)):
             return True
     return any(address.match(word) or _SHORT_ADDRESS.match(word) or _AT_ADDRESS.search(word) for word in words)
 

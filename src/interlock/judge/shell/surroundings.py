@@ -10,12 +10,14 @@ from collections.abc import Iterator
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded
+from interlock.judge.shell.downloads import judge_downloads
 from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.redirects import is_quiet, judge_everyday
 from interlock.judge.shell.script import Command, Word, words_in
+from interlock.judge.shell.setups import sets_up_shell
 from interlock.judge.shell.values import INSERTED, UNKNOWN
 
 _CHANGED = re.compile(r"\$\{!?([A-Za-z_]\w*)(?!\w|:?\+)")
@@ -50,6 +52,7 @@ def judge_setting(followed: FollowedScript) -> Iterator[Finding]:
             known_target = not target.startswith(UNKNOWN)
             yield from judge_everyday(redirect, followed.redirected(redirect, target), known=known_target)
     yield from _judge_pipes(followed)
+    yield from judge_downloads(followed.script)
 
 
 def _judge_pipes(followed: FollowedScript) -> Iterator[Finding]:
@@ -96,10 +99,23 @@ def _runs_unknown(command: Command, followed: FollowedScript) -> bool:
     """Whether an interpreter gets its program from an expansion: `bash <(…)`, `source $X`."""
     for word in command.words[1:]:
         if word.dynamic:
-            return not followed.is_known(word) and not word.template.startswith("${HOME}")
+            known_file = followed.is_known(word) or word.template.startswith("${HOME}") or _in_home(word, followed)
+            return not known_file and not sets_up_shell(command, followed.script)
         if not word.text.startswith("-"):
             return False
     return False
+
+
+def _in_home(word: Word, followed: FollowedScript) -> bool:
+    """`. "$NVM_DIR/nvm.sh"`: a folder that a program named at its installation, or that the text sets in the home."""
+    name, _, rest = word.template.removeprefix("${").partition("}")
+    if not word.template.startswith("${") or "$" in rest:
+        return False
+    values = followed.values.get(name)
+    return all(value.startswith("~/") for value in values) if values else name in _TOOL_FOLDERS
+
+
+_TOOL_FOLDERS = frozenset({"NVM_DIR", "SDKMAN_DIR", "CARGO_HOME", "VIRTUAL_ENV"})
 
 
 def _judge_assignment(name: str, value: Word, span: tuple[int, int]) -> Iterator[Finding]:

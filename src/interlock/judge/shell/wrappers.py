@@ -21,6 +21,8 @@ _NO_RUNNERS = frozenset({"copier", "editor", "lister", "mentions", "shell", "wri
 _FD = frozenset({"fd", "fdfind"})
 _FIND = frozenset({"find", "gfind"})
 _RUN_ON_MATCHES = _FD | _FIND
+_FD_RUNS = re.compile(r"-[^-xXedtoEScjg]*[xX]")
+"""Behind one of the other letters, the rest of the word is its value."""
 _MAX_TAILS = 12
 _MAX_ENDS = 3
 _MAX_FREE = 2
@@ -66,17 +68,25 @@ def inner_commands(name: str, arguments: Sequence[str]) -> tuple[list[list[str]]
 
 def run_on_matches(name: str, arguments: Sequence[str]) -> Iterator[list[str]]:
     """The commands that `find -exec` and `fd -x` run."""
-    if name in _FD:
-        runs = next((at for at, word in enumerate(arguments) if word in ("-x", "--exec", "-X", "--exec-batch")), None)
-        if runs is not None:
-            yield list(arguments[runs + 1 :]) or [""]
     at = 0
-    while name in _FIND and at < len(arguments):
-        if arguments[at] in ("-exec", "-execdir", "-ok", "-okdir"):
-            start = at + 1
-            at = next((end for end in range(start, len(arguments)) if arguments[end] in (";", "+")), len(arguments))
-            yield list(arguments[start:at]) or [""]
+    while name in _RUN_ON_MATCHES and at < len(arguments):
+        glued = _program_behind(name, arguments[at])
+        if glued is not None:
+            start, ends = at + 1, (";", "+") if name in _FIND else (";",)
+            at = next((end for end in range(start, len(arguments)) if arguments[end] in ends), len(arguments))
+            yield [*([glued] if glued else []), *arguments[start:at]] or [""]
         at += 1
+
+
+def _program_behind(name: str, option: str) -> str | None:
+    """The program that is glued to an option of `fd` (`-xrm`, `--exec=rm`), if any; None for any other option."""
+    if name in _FIND:
+        return "" if option in ("-exec", "-execdir", "-ok", "-okdir") else None
+    if option.startswith("--"):
+        long, _, program = option.partition("=")
+        return program if len(long) > 4 and "--exec-batch".startswith(long) else None
+    found = _FD_RUNS.match(option)
+    return option[found.end() :].removeprefix("=") if found is not None else None
 
 
 def _after_options(wrapper: Wrapper, arguments: Sequence[str]) -> tuple[list[list[str]], list[str]]:
