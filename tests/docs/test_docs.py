@@ -35,6 +35,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+@each_case("folder", ["bench", "src/interlock/hub/audit", "src/interlock/store"])
+def test_the_readme_of_a_folder_names_every_file_of_it(folder: str) -> None:
+    named = set(re.findall(r"`(\w+\.py)`", (ROOT / folder / "README.md").read_text()))
+    assert named == {file.name for file in (ROOT / folder).glob("*.py")} - {"__init__.py"}
+
+
 @each_case("page", PAGES, ids=lambda page: page.name)
 def test_every_python_example_is_a_whole_program(page: Path) -> None:
     for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
