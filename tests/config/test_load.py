@@ -171,6 +171,12 @@ def test_a_missing_variable_stops_only_its_own_server(own: Own) -> None:
     assert "export GONE" in problem.hint
 
 
+def test_text_that_looks_like_a_variable_and_is_none_stops_its_server(own: Own) -> None:
+    problem = own('[servers.b]\ncommand = ["x"]\nenv = { K = "${GONE-BY}" }\n').config.servers["b"].problem
+    assert problem is not None
+    assert "`${GONE-BY}` is not a valid variable" in problem.message
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
