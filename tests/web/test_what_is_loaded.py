@@ -55,6 +55,20 @@ def test_a_hub_reads_its_own_tables_without_what_reads_archives() -> None:
     assert done.stdout.split() == ["True", "False"]
 
 
+def test_a_join_of_a_topic_loads_nothing_more() -> None:
+    script = (
+        "import sys, interlock.web.run, interlock.rooms.upgrade; from interlock.rooms.topics import load_rooms;"
+        "load_rooms(); loaded = set(sys.modules);"
+        "import interlock.rooms.room, interlock.rooms.local_participant, interlock.rooms.proposal_inbox;"
+        "import interlock.rooms.hub_tool_server, interlock.rooms.tool_participants, interlock.rooms.visitors;"
+        "import interlock.transports.websocket; print(sorted(set(sys.modules) - loaded))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
 REPLACED = """
 import asyncio, os, shutil, signal, sys
 from pathlib import Path

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from interlock.config.settings import RoomSettings, TopicSettings
@@ -49,7 +48,7 @@ class Topics:
         self.changes = RoomCapabilities()
         self.histories = Histories(hub_app)
         self.given_texts = GivenTexts(hub_app)
-        self._loading: asyncio.Task[ModuleType] | None = None
+        self._loading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Load histories, changes of capabilities and the modules of rooms. Called after the hub has started."""
@@ -199,10 +198,14 @@ class Topics:
             if id_ not in room.internal_ids:
                 room.add_internal(HubToolServer(room, name, self._hub_app))
 
-    def _load(self) -> asyncio.Task[ModuleType] | None:
+    def _load(self) -> asyncio.Task[None] | None:
         """Load the modules of rooms in a thread, once there is a topic; None without one."""
         if self._loading is None and self.settings.topics:
-            # This module imports all others that rooms need.
-            work = asyncio.to_thread(import_module, "interlock.rooms.tool_participants")
-            self._loading = asyncio.create_task(work, name="load rooms")
+            self._loading = asyncio.create_task(asyncio.to_thread(load_rooms), name="load rooms")
         return self._loading
+
+
+def load_rooms() -> None:
+    """Import the modules that a first join needs, which takes a tenth of a second."""
+    for name in ("room", "proposal_inbox", "tool_participants", "visitors"):
+        import_module(f"interlock.rooms.{name}")
