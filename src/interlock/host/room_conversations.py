@@ -107,7 +107,8 @@ class RoomConversations:
         await self._note_text(table.agent)
         conversation, outcome, reason = "", "delivered", ""
         try:
-            turn = await self._conversations.begin(name, table, None, f"{envelope.sender}: {show_hidden(text)}")
+            shown = await asyncio.to_thread(show_hidden, text)
+            turn = await self._conversations.begin(name, table, None, f"{envelope.sender}: {shown}")
             conversation = turn.conversation.id
             member.chat(await turn.answer(), (envelope.sender,), envelope.id)
         except EnvelopeRefused as refusal:

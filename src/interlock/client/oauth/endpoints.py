@@ -6,6 +6,7 @@ judged after it is resolved.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import Final
 from urllib.parse import urlsplit
@@ -58,7 +59,7 @@ class Endpoints:
         for url in [location] if location is not None else resource_metadata_urls(self._server_url):
             answer = await self._get(url)
             if answer.status == 200:
-                return read_resource_metadata(answer.body, self._server_url)
+                return await asyncio.to_thread(read_resource_metadata, answer.body, self._server_url)
         if location is not None:
             raise Fault("UPSTREAM_ERROR", "the server's metadata is not where the server says")
         return None
@@ -70,7 +71,7 @@ class Endpoints:
         for url in server_metadata_urls(issuer):
             answer = await self._get(url)
             if answer.status == 200:
-                return read_server_metadata(answer.body, issuer)
+                return await asyncio.to_thread(read_server_metadata, answer.body, issuer)
             if answer.status >= 500:
                 raise Fault("UPSTREAM_UNAVAILABLE", f"{issuer[:200]} answered with HTTP {answer.status}")
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -37,6 +37,8 @@ from interlock.wire.errors import Fault
 MAX_PER_CALL: Final = 64
 """Upper bound for the callbacks of one call. Further ones get no answer."""
 RESPOND_S: Final = 30.0
+QUICK_CHARS: Final = 1_000
+"""Hidden characters in a text of this length are found within two milliseconds."""
 RULE: Final = "a person answers the confirmations of servers"
 NOBODY_WAITS: Final = "the server no longer waits"
 ELICIT: Final = "elicitation/create"
@@ -93,9 +95,11 @@ class CallbackRelay:
             callback = callbacks.read_callback(params)
         except Fault:
             return  # without a readable id there is nothing to answer
-        callback = msgspec.structs.replace(callback, message=show_hidden(callback.message))
         if callback.type is CallbackType.NOTIFICATION:
-            self._tell(callback)
+            if len(callback.message) > QUICK_CHARS and not callback.message.isprintable():
+                self._tasks.begin(self._tell_later(callback))
+            else:
+                self._tell(_with_message(callback, show_hidden(callback.message)))
             return
         id_ = callback.callback_id
         if id_ in self._answers:
@@ -115,6 +119,7 @@ class CallbackRelay:
         self._client.wait_longer(timeout_s + RESPOND_S)
         try:
             async with asyncio.timeout(timeout_s):
+                callback = _with_message(callback, await asyncio.to_thread(show_hidden, callback.message))
                 response = await self._response_to(callback)
             answer = CallbackResponse(callback.callback_id, msgspec.Raw(msgspec.json.encode(response)))
         except TimeoutError:
@@ -201,6 +206,10 @@ class CallbackRelay:
         finally:
             asking.cancel()
 
+    async def _tell_later(self, callback: CallbackParams) -> None:
+        """The same for a message in which hidden characters take long to be found."""
+        self._tell(_with_message(callback, await asyncio.to_thread(show_hidden, callback.message)))
+
     def _tell(self, callback: CallbackParams) -> None:
         """Pass on a message that needs no answer: as it is, or as a log message."""
         exchange = self._call.exchange
@@ -239,9 +248,18 @@ class CallbackRelay:
         )
 
 
+def _with_message(callback: CallbackParams, message: str) -> CallbackParams:
+    return msgspec.structs.replace(callback, message=message)
+
+
+def _shown(texts: Sequence[str]) -> list[str]:
+    """The texts with hidden characters made visible. Each by itself: a text does not excuse what another hides."""
+    return [show_hidden(text) for text in texts]
+
+
 async def _view(call: Call, callback: CallbackParams) -> str:
     """Everything that a person reads before confirming. Raises PERMISSION_DENIED if it is too large."""
-    options = ", ".join(show_hidden(option) for option in callback.options) or "confirm, cancel"
+    options = ", ".join(await asyncio.to_thread(_shown, callback.options)) or "confirm, cancel"
     arguments = await full_view(call.arguments)
     if not arguments:
         raise Fault("PERMISSION_DENIED", "the arguments are too large to be shown to a person")

@@ -43,8 +43,10 @@ def check_permissions(permissions: tuple[str, ...]) -> None:
             raise Fault("PERMISSION_DENIED", message, hint="register it without that permission")
 
 
-def question(made: Registration, by: Principal, trace: str) -> ApprovalRequest:
-    return ApprovalRequest(
+def question(made: Registration, by: Principal, trace: str) -> tuple[ApprovalRequest, str]:
+    """The question to a person, and the view that the person reads. Slow: it searches texts for hidden characters."""
+    read = _view(made)
+    asked = ApprovalRequest(
         kind="registration",
         asker=by.id,
         asker_kind=by.kind,
@@ -54,7 +56,7 @@ def question(made: Registration, by: Principal, trace: str) -> ApprovalRequest:
         text=_quoted(made.justification) if made.justification else "no justification was given",
         rule="registration.agent",
         fingerprint=made.sha256,
-        arguments_hash=digest(view(made)),
+        arguments_hash=digest(read),
         summary=" ".join(made.command)[:500],
         risk="dangerous",
         trust=made.trust,
@@ -62,9 +64,10 @@ def question(made: Registration, by: Principal, trace: str) -> ApprovalRequest:
         trace=trace,
         registers=made.name,
     )
+    return asked, read
 
 
-def view(made: Registration) -> str:
+def _view(made: Registration) -> str:
     """Everything that a person must read before approving."""
     parts = (
         f"{made.created_kind} {made.created_by} wants to register the server `{made.id}` ({_quoted(made.name)}).",

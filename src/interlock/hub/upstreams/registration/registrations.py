@@ -27,7 +27,7 @@ from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
 from interlock.hub.store_faults import starting, whole
 from interlock.hub.upstreams.contained_servers import FOLDER
-from interlock.hub.upstreams.registration.checks import digest, question, view
+from interlock.hub.upstreams.registration.checks import digest, question
 from interlock.hub.upstreams.registration.judged_requests import registration_of
 from interlock.hub.upstreams.registration.outcomes import RegistrationOutcomes
 from interlock.hub.upstreams.registration.registration import (
@@ -145,11 +145,11 @@ class Registrations:
 
     async def _ask(self, made: Registration, by: Principal, trace: str) -> Decision:
         """Ask a person. An approval of an earlier registration, which is gone by now, does not hold for this one."""
-        approval = question(made, by, trace)
-        decision = await self._inbox.ask(approval, view=view(made))
+        approval, view = await asyncio.to_thread(question, made, by, trace)
+        decision = await self._inbox.ask(approval, view=view)
         if decision.state is DecisionState.APPROVED:
             await self._inbox.void([decision])
-            decision = await self._inbox.ask(approval, view=view(made))
+            decision = await self._inbox.ask(approval, view=view)
         return decision
 
     async def deregister(self, by: Principal, id: str) -> Registration:
