@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +13,7 @@ from waiting import block_until
 
 from .conftest import User
 from .fake_hub import FakeHub
+from .on_terminal import PASSPHRASE, on_terminal
 
 ASKING = '[hub.approvals]\nhold_s = 30\n[agents.local]\nask = ["demo__*"]\n'
 
@@ -52,48 +47,6 @@ class Agent:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
-
-
-PASSPHRASE = b"correct horse\n"
-
-
-def on_terminal(user: User, *arguments: str, script: list[tuple[bytes, bytes]] | None = None) -> str:
-    """Runs `interlock` on a pty, and types each thing once what it waits for was shown. All that was shown.
-
-    Without a script it runs to its end, with one until the last thing was shown.
-    """
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "interlock.cli", *arguments],
-        env={**user.environ, "TERM": "xterm"},
-        cwd=user.folder,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    shown, seen, typed = b"", 0, b""
-    deadline = time.monotonic() + 120
-    try:
-        while time.monotonic() < deadline and script != []:
-            if not select.select([ours], [], [], 0.5)[0]:
-                # What is typed before the question is there is dropped, as it should be. A passphrase is typed once:
-                # after its prompt the terminal shows again what is typed.
-                os.write(ours, b"" if typed == PASSPHRASE else typed)
-                continue
-            shown += os.read(ours, 4096)
-            while script and (place := shown.find(script[0][0], seen)) >= 0:
-                seen = place + len(script[0][0])
-                typed = script.pop(0)[1]
-                os.write(ours, typed)
-    except OSError:  # the other side has closed
-        pass
-    finally:
-        os.close(ours)
-        process.kill()
-        process.wait(120)
-    return shown.decode()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import User
 from .fake_hub import FakeHub
-from .test_approvals import on_terminal
+from .on_terminal import on_terminal
 
 
 @pytest.fixture

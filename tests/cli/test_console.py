@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 from interlock.cli.control.hub_link import HubLink
 
 from .conftest import User
-from .test_approvals import on_terminal
+from .on_terminal import on_terminal
 
 BROWSER = """\
 import os, pathlib, sys, urllib.parse

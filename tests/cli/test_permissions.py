@@ -13,7 +13,7 @@ from waiting import block_until
 
 from .conftest import SOURCE, User
 from .fake_hub import FakeHub
-from .test_terminal import on_terminal
+from .on_terminal import finished_on_terminal
 
 GOVERNED = Path(__file__).parents[1] / "hub" / "mgp_server.py"
 ROW = {
@@ -84,7 +84,7 @@ def test_a_real_hub_withholds_a_tool_until_the_person_at_the_terminal_says_yes(u
     listing = json.loads(user.finished("permissions", "list", "--json")[1])["permissions"]
     assert [(row["permission"], row["grant"]) for row in listing] == [("shell.execute", "deferred")]
     assert "s__run" not in user.finished("list")[1]
-    code, shown = on_terminal(user, "permissions", "approve", "s", "shell", "--expires", "1h")
+    code, shown = finished_on_terminal(user, "permissions", "approve", "s", "shell", "--expires", "1h")
     assert code == 0, shown
     assert "approved by person:" in shown
     (listed,) = json.loads(user.finished("list", "--json")[1])["tools"]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,35 +11,9 @@ from interlock.config.load import load
 
 from .conftest import User
 from .fake_hub import FakeHub
+from .on_terminal import finished_on_terminal
 
 PROJECT_FILE = '{"mcpServers": {"cloned": {"command": "npx", "args": ["-y", "some-server"], "env": {"K": "${TOKEN}"}}}}'
-
-
-def on_terminal(user: User, *arguments: str, typed: bytes = b"", wait_for: bytes = b"") -> tuple[int, str]:
-    """Runs `interlock` on a pty; types once `wait_for` was shown."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "interlock.cli", *arguments],
-        env={**user.environ, "TERM": "xterm"},
-        cwd=user.folder,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while True:
-            shown += os.read(ours, 4096)
-            if wait_for and wait_for in shown:
-                os.write(ours, typed)
-                wait_for = b""
-    except OSError:  # the other side has closed
-        pass
-    finally:
-        os.close(ours)
-    return process.wait(120), shown.decode()
 
 
 @pytest.mark.parametrize(("answer", "started"), [(b"y\n", ["cloned"]), (b"n\n", []), (b"\n", [])])
@@ -52,7 +22,7 @@ def test_a_project_file_is_started_only_after_a_yes(user: User, answer: bytes, s
     path = user.folder / ".mcp.json"
     path.write_text(PROJECT_FILE)
     user.environ["TOKEN"] = "t0p-s3cret"
-    code, shown = on_terminal(user, "up", "-d", typed=answer, wait_for=b"[y/N]")
+    code, shown = finished_on_terminal(user, "up", "-d", typed=answer, wait_for=b"[y/N]")
     assert code == 0
     assert "npx -y some-server" in shown
     assert "reads from your environment: TOKEN" in shown
@@ -66,7 +36,7 @@ def test_a_confirmed_file_is_not_asked_about_again(user: User) -> None:
     path.write_text(PROJECT_FILE.replace("${TOKEN}", "1"))
     (waiting,) = load(home=user.home, folder=user.folder, environ=user.environ).unconfirmed
     Confirmations(user.home).add(path, waiting.hash)
-    code, shown = on_terminal(user, "up", "-d")
+    code, shown = finished_on_terminal(user, "up", "-d")
     assert code == 0
     assert "[y/N]" not in shown
     assert user.servers() == ["cloned"]
@@ -74,19 +44,19 @@ def test_a_confirmed_file_is_not_asked_about_again(user: User) -> None:
 
 def test_a_running_hub_is_told_what_was_confirmed(user: User, hub: FakeHub) -> None:
     (user.folder / ".mcp.json").write_text(PROJECT_FILE)
-    code, _ = on_terminal(user, "up", typed=b"y\n", wait_for=b"[y/N]")
+    code, _ = finished_on_terminal(user, "up", typed=b"y\n", wait_for=b"[y/N]")
     assert code == 0
     (told,) = hub.params_of("hub/confirm")
     assert Path(told["path"]) == (user.folder / ".mcp.json").resolve()
 
 
 def test_colour_is_used_on_a_terminal_unless_it_is_unwanted(user: User, hub: FakeHub) -> None:
-    assert "\x1b[32mconnected" in on_terminal(user, "status")[1]
+    assert "\x1b[32mconnected" in finished_on_terminal(user, "status")[1]
     user.environ["NO_COLOR"] = "1"
-    assert "\x1b[" not in on_terminal(user, "status")[1]
+    assert "\x1b[" not in finished_on_terminal(user, "status")[1]
 
 
 def test_failures_follow_the_same_rule(user: User) -> None:
-    assert "\x1b[31minterlock: no hub is running" in on_terminal(user, "status")[1]
+    assert "\x1b[31minterlock: no hub is running" in finished_on_terminal(user, "status")[1]
     user.environ["NO_COLOR"] = "1"
-    assert "\x1b[" not in on_terminal(user, "status")[1]
+    assert "\x1b[" not in finished_on_terminal(user, "status")[1]

@@ -111,3 +111,9 @@ def tags_of(page: str) -> list[str]:
     reader = _Reader()
     reader.feed(page)
     return reader.tags
+
+
+async def call(hub: RunningHub, agent: str, tool: str, **arguments: object) -> None:
+    """Have an agent call a tool of `busy_server.py`."""
+    client = RawClient(hub.url + "/mcp", hub.key(agent))
+    await client.modern("tools/call", {"name": f"busy__{tool}", "arguments": arguments})

@@ -22,7 +22,7 @@ from interlock.web.console.argument_form import PREFIX, arguments_of, fields_of
 from interlock.web.console.charts import CALLS, HEIGHT, chart_of
 from interlock.wire.errors import Fault
 
-from .console_visitor import Answer, Visitor, forms_of
+from .console_visitor import Answer, Visitor, call, forms_of
 from .test_console_approvals import HOSTILE
 
 pytestmark = pytest.mark.anyio
@@ -45,11 +45,6 @@ async def hub(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> A
 @pytest.fixture
 async def visitor(hub: RunningHub) -> Visitor:
     return await Visitor(hub).log_in()
-
-
-async def call(hub: RunningHub, agent: str, tool: str, **arguments: object) -> None:
-    client = RawClient(hub.url + "/mcp", hub.key(agent))
-    await client.modern("tools/call", {"name": f"busy__{tool}", "arguments": arguments})
 
 
 async def post(visitor: Visitor, page: str, **fields: str) -> Answer:

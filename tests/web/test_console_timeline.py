@@ -24,7 +24,7 @@ from interlock.web.console import timeline
 from interlock.web.console.events import MAX_STREAMS_PER_SESSION
 from interlock.web.console.timeline import PAGE
 
-from .console_visitor import Visitor, forms_of
+from .console_visitor import Visitor, call, forms_of
 from .test_console_approvals import HOSTILE, VISIBLE
 
 pytestmark = pytest.mark.anyio
@@ -42,11 +42,6 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running
 @pytest.fixture
 async def visitor(hub: RunningHub) -> Visitor:
     return await Visitor(hub).log_in()
-
-
-async def call(hub: RunningHub, agent: str, tool: str, **arguments: object) -> None:
-    client = RawClient(hub.url + "/mcp", hub.key(agent))
-    await client.modern("tools/call", {"name": f"busy__{tool}", "arguments": arguments})
 
 
 def links(page: str) -> list[str]:
