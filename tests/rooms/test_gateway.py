@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from conformance.packages import NODE
 from interlock.config.settings import TopicSettings
 
 from .running import running_rooms
@@ -14,6 +17,7 @@ from .running import running_rooms
 pytestmark = pytest.mark.anyio
 
 OPEN = TopicSettings(visibility="restricted", profile="full-access")
+DOCS = Path(__file__).parents[2] / "docs" / "rooms-protocol.md"
 INBOX = {"id": "system:inbox", "capabilities": []}
 
 
@@ -62,3 +66,28 @@ async def test_directed_participants_receive_only_what_is_theirs(tmp_path: Path)
         assert chats == ['["bob"]', "[]", '["eve", "bob"]']
         chats = [each["payload"]["text"] for each in await eve.nothing() if each["kind"] == "chat"]
         assert len(chats) == 5
+
+
+async def test_the_envelope_and_the_participant_of_the_docs_work(tmp_path: Path) -> None:
+    page = DOCS.read_text()
+    (envelope,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    (program,) = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
+    file = tmp_path / "participant.mjs"
+    file.write_text(program)
+    async with running_rooms(tmp_path, build=OPEN) as rooms:
+        ann, coder = await rooms.join("ann"), await rooms.join("coder")
+        await coder.socket.send(envelope)
+        assert (await ann.next("mcp/proposal:tools/call:write_file"))["from"] == "coder"
+        environ = {"INTERLOCK_KEY": await rooms.key("greeter")}
+        line = (NODE, str(file), f"ws://127.0.0.1:{rooms.port}", "build")
+        process = await asyncio.create_subprocess_exec(*line, env=environ)
+        try:
+            assert (await ann.next("chat"))["payload"]["text"] == "I can greet."
+            call = {"name": "greet", "arguments": {"name": "Ann"}}
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+            await ann.send("mcp/request:tools/call:greet", asked, to=["greeter"])
+            answer = await ann.next("mcp/response:tools/call:greet")
+            assert answer["payload"]["result"]["content"] == [{"type": "text", "text": "Hello Ann"}]
+        finally:
+            process.kill()
+            await process.wait()
