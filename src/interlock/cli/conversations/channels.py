@@ -32,7 +32,8 @@ def list_(found: Json) -> None:
     Example:
       interlock channels list
     """
-    say_rows(found["channels"], _row, "No server has registered a channel.")
+    none = "No server has registered a channel. → servers do once a feature set is enabled: `interlock features list`"
+    say_rows(found["channels"], _row, none)
 
 
 def _row(channel: Json) -> tuple[str, ...]:
