@@ -143,6 +143,8 @@ def test_features_for_an_agent_without_a_key_are_enabled_with_a_hint(
     hub.answers["hub/features.list"] = {"features": [{**row, "disabled": {}, "description": ""}]}
     shown = user.run("features", "list").output
     assert ("off (not enabled)" in shown, "`interlock features enable SERVER FEATURE" in shown) == (True, True)
+    hub.answers["hub/channels.list"] = {"channels": []}
+    assert "`interlock features list`" in user.run("channels", "list").output, "what makes servers register channels"
     hub.answers["hub/features.enable"] = {"features": [], "hint": "no key of nobody exists yet"}
     result = user.run("features", "enable", "builds", "builds.*", "--agent", "nobody")
     assert result.exit_code == 0, result.output

@@ -213,6 +213,13 @@ def test_a_word_that_is_no_statement_is_called_that(user: User) -> None:
         assert "COLUMN" not in result.output
 
 
+def test_status_names_the_approval_of_a_withheld_tool_and_no_log() -> None:
+    row = {"id": "x", "state": "connected", "tools": 0, "where": ""}
+    changed = "w: its definition has changed; see `interlock approvals show 7mt`"
+    assert "interlock logs" not in "".join(server_lines([{**row, "left_out": [changed]}]))
+    assert "interlock logs x" in "".join(server_lines([{**row, "left_out": ["w: its schema cannot be used"]}]))
+
+
 def test_status_says_what_is_in_quarantine_and_how_to_allow_it() -> None:
     held = {
         "kind": "tool",

@@ -22,6 +22,17 @@ def test_a_login_shows_the_page_and_waits_until_the_hub_has_the_tokens(user: Use
     assert hub.params_of("hub/logins.wait") == [{"state": "s"}] * 2
 
 
+def test_the_address_of_a_browser_is_read_from_a_pipe(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/logins.begin"] = PAGE
+    hub.answers["hub/logins.finish"] = {"done": True, "wait_s": 0}
+    came = user.run("login", "docs", "--no-open", "--paste", stdin="http://127.0.0.1:1/cb?code=c\n")
+    assert (came.exit_code, "echoed" in came.output) == (0, False), came.output
+    assert hub.params_of("hub/logins.finish") == [{"callback": "http://127.0.0.1:1/cb?code=c"}]
+    nothing = user.run("login", "docs", "--no-open", "--paste", stdin="")
+    assert (nothing.exit_code, "standard input has no address" in nothing.stderr) == (2, True)
+    assert user.run("login", "docs", "--device", "--paste").exit_code == 2
+
+
 def test_a_code_is_shown_and_asked_about_until_it_was_typed(user: User, hub: FakeHub) -> None:
     answers = iter([{"done": False, "wait_s": 0.01}, {"done": True, "wait_s": 0}])
     hub.answers["hub/logins.device"] = {

@@ -136,7 +136,8 @@ def server_lines(servers: list[Json]) -> list[str]:
         if left_out := server.get("left_out"):
             more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
             lines.append("      " + coloured(one_line(f"left out{more}: {left_out[0]}", 160), "yellow"))
-            lines.append(f"      → see `interlock logs {plain(name)}`")
+            if "`interlock " not in left_out[0]:  # its own text names the command that helps
+                lines.append(f"      → see `interlock logs {plain(name)}`")
         for item in server.get("quarantined") or []:
             for found in item["findings"][:MAX_FINDINGS]:
                 summary = f"in quarantine: {item['kind']} {item['name']} ({found['rule']}): {found['message']}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,8 +13,18 @@ import click
 from interlock.cli.control.completion import server_names
 from interlock.cli.control.hub_link import HubError
 from interlock.cli.control.perform import Json, perform, performs
-from interlock.cli.terminal.failures import CommandRefused
-from interlock.cli.terminal.show import bold, has_screen, json_option, plain, say, say_table, show_json, show_outcome
+from interlock.cli.terminal.failures import CommandRefused, WrongUsage
+from interlock.cli.terminal.show import (
+    bold,
+    has_screen,
+    is_attended,
+    json_option,
+    plain,
+    say,
+    say_table,
+    show_json,
+    show_outcome,
+)
 
 WITHIN_S = 600
 _SERVER = click.argument("server", shell_complete=server_names)
@@ -43,6 +54,8 @@ def login(server: str | None, principal: str | None, device: bool, no_open: bool
     if server is None:
         _list(as_json)
         return
+    if device and paste:
+        raise WrongUsage("--device and --paste are two ways to log in", "leave out one of them")
     if device:
         _by_code(server, principal)
     else:
@@ -112,14 +125,22 @@ def _by_browser(server: str, principal: str | None, no_open: bool, paste: bool) 
 
         webbrowser.open(page["url"])
     if paste:
-        callback = click.prompt("The address that the browser was sent to", hide_input=True)
-        perform("logins.finish", {"callback": callback}, 60)
+        perform("logins.finish", {"callback": _pasted()}, 60)
         return
     deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
         if perform("logins.wait", {"state": page["state"]}, 60)["done"]:
             return
     raise CommandRefused("nobody logged in in time", f"run `interlock login {server}` again")
+
+
+def _pasted() -> str:
+    """The address that a person pastes, without an echo, or the first line of standard input."""
+    if is_attended():
+        return str(click.prompt("The address that the browser was sent to", hide_input=True))
+    if callback := sys.stdin.readline().strip():
+        return callback
+    raise WrongUsage("standard input has no address", "write the address there that the browser was sent to")
 
 
 def _by_code(server: str, principal: str | None) -> None:
