@@ -248,9 +248,13 @@ class Dynamic(InstructedServer):
     def __init__(self) -> None:
         super().__init__()
         self.grown: set[str] = set()
+        self.ready = asyncio.Event()
+        """Set while it lists its tools."""
+        self.ready.set()
 
     async def _serve(self, message: Any, say: Say, beside: Say) -> Any:
         if message["method"] == "tools/list":
+            await self.ready.wait()
             names = ["do", "grown"] if self.session in self.grown else ["do"]
             return {"result": {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}}
         if message["method"] == "tools/call" and "steps" in message["params"].get("arguments", {}):
@@ -281,6 +285,26 @@ async def test_tools_of_a_private_connection_are_its_owners_alone(tmp_path: Path
             assert CHANGED not in theirs.methods()
         hub.hub_app.upstreams["a"].pool.release(f"session:{owner.session}")
         await until(lambda: "grown" not in offered(hub))
+
+
+async def test_a_call_of_a_tool_that_its_server_has_just_announced_waits_for_the_list(tmp_path: Path) -> None:
+    patient = HubSettings(timeouts=TimeoutSettings(discovery_s=3600, tool_s=3600))
+    async with (
+        Dynamic().http() as server,
+        running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="legacy")}, hub=patient) as hub,
+    ):
+        await until(lambda: hub.hub_app.upstreams["a"].lists.known)
+        grow = {"name": "a__do", "arguments": {"steps": [{"tell": {"method": CHANGED}}]}}
+        for name, found in (("a__grown", True), ("a__grown", True), ("a__nothing", False)):
+            client = RawClient(hub.url + "/mcp")
+            await client.initialize(SAMPLING)
+            assert await seen(client) == {"a__do"}
+            server.ready.clear()
+            assert "result" in await client.legacy("tools/call", grow)
+            call = asyncio.ensure_future(client.legacy("tools/call", {"name": name, "arguments": {}}))
+            await until(lambda call=call: hub.hub_app.hub.background_tasks == 1 or call.done())
+            server.ready.set()
+            assert ("result" in await call) == found, "others have it, too, each in a session of its own"
 
 
 def offered(hub: RunningHub) -> set[str]:

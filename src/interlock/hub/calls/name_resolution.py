@@ -33,6 +33,11 @@ class NotListed(Fault):
         """Wait until the server has listed its tools, or is down."""
         await self.upstream.supervisor.started()
 
+    @property
+    def after_waiting(self) -> Fault:
+        """The error for a call that has waited in vain."""
+        return self
+
 
 class NotAsked(NotListed):
     """A server was not asked yet for its tools for clients with these capabilities."""
@@ -46,6 +51,24 @@ class NotAsked(NotListed):
         await self.upstream.audience_lists.ask(self._audience)
 
 
+class NotRead(NotListed):
+    """A server announced other tools, as some do within a call, and the hub has not read them yet."""
+
+    def __init__(self, upstream: Upstream, audiences: tuple[str, ...], unknown_tool: Fault) -> None:
+        super().__init__(upstream, f"{upstream.id} has changed its tools, and the new ones are not known yet")
+        self._audiences = audiences
+        self._unknown_tool = unknown_tool
+
+    async def listed(self) -> None:
+        """Wait until the announced tools are in force."""
+        await self.upstream.settled(self._audiences)
+
+    @property
+    def after_waiting(self) -> Fault:
+        """The name is unknown: a server that goes on to change its lists keeps no call waiting."""
+        return self._unknown_tool
+
+
 class NameResolution:
     """Finds targets. It raises a `Fault` for a name that the caller cannot use."""
 
@@ -55,10 +78,14 @@ class NameResolution:
         self._upstreams = upstreams
         self._unknown_tools = unknown_tools
 
-    def check_audience(self, exchange: Exchange, caller: Caller, tool: Tool) -> None:
-        """Raise `NotAsked` if others have a tool, and its server may offer it to this client, too."""
-        if not has(tool, audiences(caller.principal_name, exchange.dialect, exchange.session)):
-            _check_asked(self._upstreams.get(tool.server), exchange)
+    def check_audience(self, exchange: Exchange, caller: Caller, tool: Tool, name: str) -> None:
+        """Raise `NotAsked` or `NotRead` if others have a tool, and its server may offer it to this client, too."""
+        if has(tool, audiences(caller.principal_name, exchange.dialect, exchange.session)):
+            return
+        upstream = self._upstreams.get(tool.server)
+        if upstream is not None:
+            _check_asked(upstream, exchange)
+            self._check_read(upstream, exchange, caller, name)
 
     def resolve(self, caller: Caller, kind: TargetKind, name: str, exchange: Exchange | None = None) -> Target:
         """The target of a name in the caller's view; for an exchange, which may wait, raises `NotAsked`."""
@@ -118,7 +145,7 @@ class NameResolution:
             raise UnusableName(Target(kind, item.server, item.name), message, hint, {"rule": rule})
 
     def _refuse_unlisted(self, caller: Caller, name: str, exchange: Exchange | None) -> None:
-        """Refuse a tool of a server that was never listed, as it is starting or down: the tool may exist."""
+        """Refuse a tool of a server that has not listed it: it is starting or down, or changes. The tool may exist."""
         server = self._catalog.server_of(caller.view, name)
         upstream = None if server is None else self._upstreams.get(server)
         if upstream is None or not self._access.reaches(caller.principal, upstream.id):
@@ -132,11 +159,17 @@ class NameResolution:
             raise NotListed(upstream, f"{upstream.id} is still starting: its tools are not known yet")
         if exchange is not None:
             _check_asked(upstream, exchange)
+            self._check_read(upstream, exchange, caller, name)
+
+    def _check_read(self, upstream: Upstream, exchange: Exchange, caller: Caller, name: str) -> None:
+        own = audiences(caller.principal_name, exchange.dialect, exchange.session)
+        if upstream.changing(own):
+            raise NotRead(upstream, own, self._unknown_tools.fault(caller, name))
 
 
-def _check_asked(upstream: Upstream | None, exchange: Exchange) -> None:
+def _check_asked(upstream: Upstream, exchange: Exchange) -> None:
     declared = declared_audience(exchange.dialect.capabilities)
-    if upstream is not None and declared and upstream.audience_lists.unknown(declared):
+    if declared and upstream.audience_lists.unknown(declared):
         raise NotAsked(upstream, declared)
 
 

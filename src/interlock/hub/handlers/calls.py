@@ -121,8 +121,9 @@ class CallHandler:
                 plan = self._pipeline.plan_call(exchange, caller, name)
             except NotListed as fault:
                 if type(fault) in waited_for:
-                    self._pipeline.refusals.record_unresolved(exchange, caller, "tool", name, fault)
-                    raise
+                    refused = fault.after_waiting
+                    self._pipeline.refusals.record_unresolved(exchange, caller, "tool", name, refused)
+                    raise refused from None
                 unlisted = fault
             else:
                 self._pipeline.submit(Call.of(exchange, caller, plan.target, fields), plan)

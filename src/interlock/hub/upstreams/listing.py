@@ -69,6 +69,19 @@ class ServerLists:
         self.resources = AudienceResources()
         self._in_force = WakeSignal()
         """Set when the next reading has ended."""
+        self._reading: WakeSignal | None = None
+        """Set when the present reading has ended."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether the hub reads the lists now, or will do so soon."""
+        return self._reading is not None or self.changed.is_set()
+
+    async def settled(self) -> None:
+        """Wait until changes that the server announced so far are in force, or when that takes too long."""
+        in_force = self._in_force if self.changed.is_set() else self._reading
+        if in_force is not None:
+            await self._wait_for(in_force)
 
     @property
     def read_again_at(self) -> float | None:
@@ -95,9 +108,7 @@ class ServerLists:
         """Read the lists again. Returns once they are in force, or when that takes too long."""
         in_force = self._in_force
         self.changed.set()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._current.discovery_s):
-                await in_force.wait()
+        await self._wait_for(in_force)
 
     async def read(self, connection: Connection) -> None:
         """Read all lists. When that fails, the last known lists stay in force and the hub reads them again later.
@@ -105,10 +116,17 @@ class ServerLists:
         The first reading may take as long as a start.
         """
         in_force, self._in_force = self._in_force, WakeSignal()
+        self._reading = in_force
         try:
             await self._read(connection)
         finally:
+            self._reading = None
             in_force.set()
+
+    async def _wait_for(self, in_force: WakeSignal) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._current.discovery_s):
+                await in_force.wait()
 
     async def _read(self, connection: Connection) -> None:
         self.changed.clear()

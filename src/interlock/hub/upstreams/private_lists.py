@@ -7,12 +7,14 @@ as long as the connection is open.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Final
 
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.listing import ServerLists
 from interlock.hub.upstreams.logs import Logs
+from interlock.hub.upstreams.sharing import audience_of
 from interlock.wire.errors import Fault
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
@@ -36,6 +38,10 @@ class PrivateLists:
     def pending(self) -> int:
         """How many lists the hub reads now, or will read again because they changed meanwhile."""
         return len(self._changed | self._reading.keys())
+
+    def reading(self, audiences: Collection[str]) -> list[asyncio.Task[None]]:
+        """The readings of lists of these audiences' connections."""
+        return [task for (key, _), task in self._reading.items() if audience_of(key) in audiences]
 
     def on_changed(self, owner: ConnectionOwner, notification: str = TOOLS_CHANGED) -> None:
         """Read a list of a connection, one reading at a time."""

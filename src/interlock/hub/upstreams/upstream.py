@@ -88,8 +88,8 @@ class Upstream:
         self.restarts = Restarts(settings.restart)
         self.lists = ServerLists(self._current, logs, hub)
         self._connector = Connector(self._current, dialer, hub, logs)
-        private_lists = PrivateLists(self._current, self.lists, logs)
-        dispatcher = NotificationDispatcher(id, logs, self.lists, private_lists, hub)
+        self._private_lists = PrivateLists(self._current, self.lists, logs)
+        dispatcher = NotificationDispatcher(id, logs, self.lists, self._private_lists, hub)
         max_private = hub_settings.limits.private_sessions_per_server
         self.pool = ConnectionPool(self._current, self._connector, dispatcher, hub, self.restarts, starts, max_private)
         self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs, hub)
@@ -290,6 +290,20 @@ class Upstream:
     def lists_changed(self) -> None:
         """List the server again."""
         self.lists.changed.set()
+
+    def changing(self, audiences: Collection[str]) -> bool:
+        """Whether the server announced a change of its lists for these audiences that is not in force yet."""
+        if self.state is not ServerState.CONNECTED:
+            return False
+        return self.lists.pending or bool(self._private_lists.reading(audiences))
+
+    async def settled(self, audiences: Collection[str]) -> None:
+        """Wait until such changes are in force, or when that takes too long."""
+        if reading := self._private_lists.reading(audiences):
+            # The hub reads the list for everybody, the private one, and again the one for everybody.
+            await asyncio.wait(reading, timeout=3 * self._current.discovery_s)
+        else:
+            await self.lists.settled()
 
     async def subscribe(self, uris: Collection[str], connection_key: str | None) -> Mapping[str, Fault]:
         """Receive updates of resources, on the shared connection and on a private one. Returns the refused ones."""

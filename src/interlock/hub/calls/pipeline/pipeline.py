@@ -91,7 +91,7 @@ class Pipeline:
         plan = self.plan(caller, "tool", name, exchange)
         tool = plan.target.tool
         if tool is not None and tool.only_for is not None:
-            self._names.check_audience(exchange, caller, tool)
+            self._names.check_audience(exchange, caller, tool, name)
         return plan
 
     def may_call(self, caller: Caller, tool: str) -> bool:
