@@ -252,7 +252,7 @@ async def test_where_the_budget_is_far_away_no_definition_is_looked_at(
 
     async with running_hub(tmp_path, {"m": child("many_server.py", "300")}, hub=settings(budget=100_000_000)) as hub:
         monkeypatch.setattr("interlock.hub.tool_search.tokens.at_most", looked)
-        monkeypatch.setattr("interlock.hub.tool_search.tokens.at_least", looked)
+        monkeypatch.setattr("interlock.hub.tool_search.whole_tokens.at_least", looked)
         listed = await names(RawClient(f"{hub.url}/mcp"), "modern")
     assert len(listed) == 300
 
