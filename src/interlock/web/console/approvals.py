@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 from starlette.responses import RedirectResponse, Response
 
 from interlock.hub.admin.approvals import DecisionRow, DecisionRows, OneDecision
@@ -47,7 +48,7 @@ class _Proposed(msgspec.Struct):
     to: list[str] = []
 
 
-class Card(msgspec.Struct):
+class Card(msgspec.Struct, frozen=True):
     """One approval request as a page shows it."""
 
     row: DecisionRow
@@ -104,14 +105,14 @@ async def show_list(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     """One request with its whole view."""
     found = await visit.perform("approvals.show", OneDecision, id=_id(visit))
-    card = await _card(found)
-    card.is_alone = True
+    card = replace(await _card(found), is_alone=True)
     if card.view is not None and found.last_approved is None and found.decision.kind == "tool_call":
         # Searching a long audit log takes a while, so only this page does it, not the list.
         last = await _last_arguments(visit, found.decision)
         if last is not None:
-            card.difference = await asyncio.to_thread(compare, last, card.view)
-            card.compared = f"the last call of {found.decision.asker} to this tool"
+            difference = await asyncio.to_thread(compare, last, card.view)
+            compared = f"the last call of {found.decision.asker} to this tool"
+            card = replace(card, difference=difference, compared=compared)
     return await visit.page("approval.html", card=card)
 
 
@@ -184,11 +185,11 @@ async def _card(found: OneDecision) -> Card:
     if view is None:
         return card
     if row.kind == "changed_tool" and view.startswith(DIFFERENCE) and len(view) <= MAX_MARKED_CHARS:
-        card.difference, card.compared = await asyncio.to_thread(marked, view), "the approved definition"
-    elif row.kind in COMPARED and found.last_approved is not None:
-        card.difference = await asyncio.to_thread(compare, found.last_approved, row.summary)
-        card.compared = f"the last approved call of {row.asker} to this tool"
-        card.is_equal = found.equals_last_approved
+        return replace(card, difference=await asyncio.to_thread(marked, view), compared="the approved definition")
+    if row.kind in COMPARED and found.last_approved is not None:
+        difference = await asyncio.to_thread(compare, found.last_approved, row.summary)
+        compared = f"the last approved call of {row.asker} to this tool"
+        return replace(card, difference=difference, compared=compared, is_equal=found.equals_last_approved)
     return card
 
 
