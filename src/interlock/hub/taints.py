@@ -156,9 +156,10 @@ class Taints:
         failed: Callable[[Fault], None] | None = None,
         request: Exchange | Call | None = None,
     ) -> None:
-        """A caller is about to be given text of a server. It counts at once; `then` follows once it is stored.
+        """Taint a caller that is about to be given text of a server. The taint counts at once.
 
-        If that fails, `failed` is told why, or else `request` is answered so.
+        `then` is called once the taint is stored. If that fails, `failed` gets the fault, or else `request` is answered
+        with it.
         """
         following = _Following(then, failed, request)
         source = Source(target.server, target.name, time.time())

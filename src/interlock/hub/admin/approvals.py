@@ -313,7 +313,7 @@ class DecisionRow(msgspec.Struct):
 
 
 class DecisionRows(msgspec.Struct):
-    """Approval requests, the oldest first."""
+    """Approval requests, in the order that was asked for."""
 
     decisions: list[DecisionRow]
     total: int = 0

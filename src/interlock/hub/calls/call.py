@@ -113,7 +113,7 @@ class Caller:
         self.successor = successor
 
     def seeing(self, audiences: tuple[str, ...]) -> Caller:
-        """The same caller with a list scope of these audiences, for one request: it is not told when access changes."""
+        """The same caller with a list scope of these audiences, for one request. No change of access expires it."""
         other = copy.copy(self)
         other.list_scope = msgspec.structs.replace(self.list_scope, audiences=audiences)
         return other

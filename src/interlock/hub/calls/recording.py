@@ -65,7 +65,7 @@ class Recording:
         self._audit_log.recorder.outcome(ticket, outcome or NOT_SENT)
 
     def end_of_answer(self, call: Call, outcome: Outcome | None) -> None:
-        """The server answered a call that may have become a task. `end_later` records the outcome."""
+        """The server answered a call that may have become a task. Tracing ends its span, `end_later` its entry."""
 
     def end_later(self, ticket: Ticket, outcome: Outcome | None) -> None:
         """Record the outcome with the ticket of a call that became no task."""

@@ -72,7 +72,7 @@ class LoginRecord:
         self._leased = False
 
     async def load(self) -> StoredLogin | None:
-        """The login as it is stored now. One that does not open is none: a person logs in again."""
+        """The login as it is stored now; None if there is none, or if it does not open: then a person logs in again."""
         found = await self._row()
         if found is None or not found.value.sealed:
             return None

@@ -171,7 +171,7 @@ class _Rest:
         except Fault as fault:
             # Only a caller that may see the tool learns its documentation URL.
             if fault.kind.http == 422:
-                info = await self._with_documentation(exchange, request, info)
+                info = await self._with_documentation(request, info)
             return refusal(fault, info)
         if exchange.streams and "application/json" not in request.headers["accept"].lower():
             return StreamedResponse(_event("result", *body), headers=_STREAM_HEADERS, media_type="text/event-stream")
@@ -228,7 +228,7 @@ class _Rest:
         finally:
             exchange.cancel("the client disconnected")
 
-    async def _with_documentation(self, exchange: RestExchange, request: Request, info: RequestInfo) -> RequestInfo:
+    async def _with_documentation(self, request: Request, info: RequestInfo) -> RequestInfo:
         with contextlib.suppress(Fault):
             found = await definition(await self._listed(request), request.path_params["tool_name"])
             if found is not None:

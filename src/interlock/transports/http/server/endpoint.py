@@ -124,8 +124,8 @@ class McpEndpoint:
         if not http.over:
             self.handle(http)
 
-    def foresee(self, head: RequestHead) -> GuardRefusal | None:
-        """Whether the request is refused before anything is known of the body: for its caller, its method, its type."""
+    def early_refusal(self, head: RequestHead) -> GuardRefusal | None:
+        """The refusal for the caller, the method or the type of a request, before its body is read; None for none."""
         large = head.length > self._bounds.early_bytes or b"transfer-encoding" in head.headers
         try:
             self.legacy_sse.admit(head.path, head.headers)

@@ -43,7 +43,7 @@ class Endpoint(Protocol):
     def handle(self, request: HttpRequest) -> None:
         """Answer a request, now or later. Never raises."""
 
-    def foresee(self, head: RequestHead) -> GuardRefusal | None:
+    def early_refusal(self, head: RequestHead) -> GuardRefusal | None:
         """The refusal of a request that does not depend on its body, if there is one. Called before a body is read that
         did not come together with the head."""
 

@@ -292,7 +292,7 @@ class RequestReader:
             else:
                 self._connection.refuse(GuardRefusal(417, "the only supported expectation is 100-continue"))
         if (head.length or b"transfer-encoding" in head.headers) and not _is_whole(first, head):
-            refusal = self._listener.endpoint.foresee(head)
+            refusal = self._listener.endpoint.early_refusal(head)
             if refusal is not None:
                 self._connection.refuse(refusal)
 
