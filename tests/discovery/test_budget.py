@@ -98,6 +98,21 @@ def test_a_pinned_tool_is_never_cached_counted_twice_or_evicted() -> None:
         session.evict(["think"])
 
 
+@each_case("tokens", [-1, 1.5, True, 10**12])
+def test_a_token_count_that_cannot_be_is_refused(tokens: Any) -> None:
+    session = SessionTools(EXAMPLE)
+    session.load([("a", 10)])
+    for use in (
+        lambda: session.load([("b", tokens)]),
+        lambda: session.adopt(EXAMPLE, {"b": tokens}),
+        lambda: session.refresh({"a": tokens}),
+        lambda: session.discover([("b", tokens)]),
+    ):
+        with pytest.raises(DiscoveryError):
+            use()
+    assert (session.cached, session.total_tokens) == (("a",), 10)
+
+
 def test_evicting_what_is_unknown_changes_nothing() -> None:
     session = SessionTools(EXAMPLE)
     session.load([("a", 10)])
