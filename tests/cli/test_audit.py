@@ -50,6 +50,18 @@ def test_tail_and_search_show_what_was_granted_and_which_keys_were_made(busy: Us
     assert found(busy, "search", "--chain", "elsewhere") == []
 
 
+def test_entries_of_several_hubs_name_theirs(user: User, hub: FakeHub) -> None:
+    record = {"at": 0, "event": "SERVER_CONNECTED"}
+    entries = [{"chain": chain, "seq": 3, "result": "RECORDED", "record": record} for chain in ("north", "south")]
+    hub.answers["hub/audit.search"] = {"entries": entries}
+    shown = user.run("audit", "search", "--calls").output.splitlines()
+    assert [line.partition("--chain ")[2] for line in shown] == ["north", "south"]
+    assert hub.params_of("hub/audit.search") == [{"calls": True, "most": 100}]
+    hub.answers["hub/audit.show"] = {"entry": entries[1], "related": entries[1:]}
+    assert "--chain" not in user.run("audit", "show", "3", "--chain", "south").output, "of one hub"
+    assert hub.params_of("hub/audit.show") == [{"seq": 3, "chain": "south"}]
+
+
 def test_a_search_that_stopped_says_how_to_continue(user: User, hub: FakeHub) -> None:
     hub.answers["hub/audit.search"] = {"entries": [], "searched_to": {"chain": "north", "seq": 7}}
     assert "`--before 7 --before-chain north`" in user.run("audit", "search", "--agent", "ann").output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -91,7 +92,8 @@ def search(found: Json, **given: Any) -> None:
 @audit.command()
 @performs("audit.show")
 @click.argument("seq", metavar="NUMBER", type=click.IntRange(1))
-def show(found: Json, seq: int) -> None:
+@click.option("--chain", metavar="NAME", help="The hub of that entry, if several share a store.")
+def show(found: Json, **given: Any) -> None:
     """Show one entry in full, with all entries of the same trace.
 
     \b
@@ -194,8 +196,13 @@ def _value(key: str, value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else str(value)
 
 
-def _print(entries: list[Json]) -> None:
-    say_table(_row(entry) for entry in entries)
+def _print(entries: list[Json], followed: Iterable[str] = ()) -> None:
+    """Print one line per entry. Each hub of a store counts for itself: where there are several, a line names its hub.
+
+    `followed` are hubs whose entries were printed before.
+    """
+    several = len({*followed, *(entry["chain"] for entry in entries)}) > 1
+    say_table((*_row(entry), f"--chain {plain(entry['chain'])}" if several else "") for entry in entries)
 
 
 def _follow(lines: int, as_json: bool) -> None:
@@ -224,7 +231,7 @@ def _follow(lines: int, as_json: bool) -> None:
                 for entry in new:
                     say(json.dumps(entry))
             elif new:
-                _print(new)
+                _print(new, printed)
             most = FOLLOW_PAGE
             sleep(FOLLOW_EVERY_S)
 
