@@ -28,9 +28,10 @@ from .web_server import Posted
 
 def end(outcomes: CallOutcomes, outcome: Outcome | None) -> None:
     """End a call, as the dispatcher does."""
-    outcomes.ended.append((outcome, 1000))
-    if outcome is not None and outcome.tool != "ok":
-        outcomes.on_failure()
+    if outcome is not None and outcome.tool == "ok":
+        outcomes.last.append(1000)
+    else:
+        outcomes.on_other_end(outcome, 1000)
 
 
 class CheckedServer:

@@ -20,72 +20,73 @@ _CALLERS_FAULT: Final = frozenset({-32600, -32601, -32602})
 """The codes of JSON-RPC for requests that are wrong."""
 
 
+class FailedCall(NamedTuple):
+    """A call that failed."""
+
+    took_us: int
+    unanswered: bool
+
+
 class CallOutcomes:
-    """The last calls to one server."""
+    """The last calls to one server. One number is kept for a call that succeeded: with a thousand servers, whatever is
+    kept for each call is out of the processor's caches by the time that it is replaced."""
+
+    __slots__ = ("_has_failures", "_unclear", "last")
 
     def __init__(self) -> None:
-        self.ended: deque[tuple[Outcome | None, int]] = deque(maxlen=4 * KEPT)
-        """The outcome and the microseconds of each call. Readers compute the rest, so that calls stay cheap. After an
-        outcome that is not `ok`, call `on_failure`."""
-        self._may_fail = False
-        """Whether one of the calls that count may have failed. The health of a thousand servers is read each second,
-        and most have no failed call."""
+        self.last: deque[int | FailedCall] = deque(maxlen=KEPT)
+        """The calls that count: the microseconds of each one that succeeded, and those that failed."""
+        self._unclear = False
+        """Whether a call ended otherwise than with a result of its tool since the last `take_success`."""
+        self._has_failures = False
 
-    def on_failure(self) -> None:
-        """The last call may count as failed."""
-        self._may_fail = True
+    def on_other_end(self, outcome: Outcome | None, took_us: int) -> None:
+        """Note a call that did not succeed. Those that never reached the server, and those that were cancelled or
+        wrong, do not count."""
+        self._unclear = True
+        if outcome is None or outcome.transport in _NOT_ITS_FAULT or outcome.code in _CALLERS_FAULT:
+            return
+        if outcome.result == "SUCCESS":
+            self.last.append(took_us)
+        else:
+            self.last.append(FailedCall(took_us, outcome.transport in _NO_ANSWER))
+            self._has_failures = True
+
+    def take_success(self) -> int | None:
+        """The microseconds of the last call, if none ended otherwise than well since the last time; else None."""
+        unclear, self._unclear = self._unclear, False
+        last = self.last[-1] if self.last else None
+        return None if unclear or isinstance(last, FailedCall) else last
 
     @property
     def usual_ms(self) -> float:
         """How long the last calls took, on average; 0 before the first."""
-        calls = self._last()
-        return calls.took_us / 1000 / calls.counted if calls.counted else 0.0
+        took_us = sum(call.took_us if isinstance(call, FailedCall) else call for call in self.last)
+        return took_us / 1000 / len(self.last) if self.last else 0.0
 
     @property
     def failed(self) -> int:
         """How many of the last calls failed."""
-        return self._last().failed
+        return len(self._failures())
 
     @property
     def counted(self) -> int:
         """How many calls count now."""
-        return self._last().counted
+        return len(self.last)
 
     @property
     def health(self) -> Health:
         """`unhealthy` if every call fails, `degraded` if most do."""
-        if not self._may_fail:
+        if not self._has_failures:  # as of most servers, each second
             return Health.HEALTHY
-        calls = self._last()
-        self._may_fail = calls.failed > 0  # A call that no longer counts never counts again.
-        if calls.counted < ENOUGH:
-            return Health.DEGRADED if calls.unanswered >= UNANSWERED else Health.HEALTHY
-        if calls.failed == calls.counted:
+        counted, failures = len(self.last), self._failures()
+        self._has_failures = bool(failures)
+        if counted < ENOUGH:
+            unanswered = sum(call.unanswered for call in failures)
+            return Health.DEGRADED if unanswered >= UNANSWERED else Health.HEALTHY
+        if len(failures) == counted:
             return Health.UNHEALTHY
-        return Health.DEGRADED if calls.failed * 2 > calls.counted else Health.HEALTHY
+        return Health.DEGRADED if len(failures) * 2 > counted else Health.HEALTHY
 
-    def _last(self) -> _Sums:
-        """The sums of the last calls, without those that never reached the server, or that were cancelled or wrong."""
-        counted = failed = unanswered = total_us = 0
-        for outcome, took_us in reversed(self.ended):
-            if outcome is None:
-                continue
-            if outcome.tool != "ok":  # Most tools succeed. Every other outcome needs a closer look.
-                if outcome.transport in _NOT_ITS_FAULT or outcome.code in _CALLERS_FAULT:
-                    continue
-                failed += outcome.result != "SUCCESS"
-                unanswered += outcome.transport in _NO_ANSWER
-            counted += 1
-            total_us += took_us
-            if counted == KEPT:
-                break
-        return _Sums(counted, failed, unanswered, total_us)
-
-
-class _Sums(NamedTuple):
-    """The sums of the calls that count."""
-
-    counted: int
-    failed: int
-    unanswered: int
-    took_us: int
+    def _failures(self) -> list[FailedCall]:
+        return [call for call in self.last if isinstance(call, FailedCall)]

@@ -160,14 +160,11 @@ class _Watched:
 
 
 def _take_call_for_check(upstream: Upstream, since: float) -> bool:
-    """Whether a plain server answered a call well since then, on the connection that a check would use."""
-    shared, ended = upstream.pool.shared, upstream.outcomes.ended
+    """Whether every call to a plain server succeeded since then, on the connection that a check would use."""
+    shared, took_us = upstream.pool.shared, upstream.outcomes.take_success()
     if shared is None or _agreed(shared.connection) or upstream.pool.private.open_connections():
         return False
-    if not ended or upstream.last_use < since:
-        return False
-    outcome, took_us = ended[-1]
-    if outcome is None or outcome.tool != "ok":
+    if took_us is None or upstream.last_use < since:
         return False
     upstream.health.on_answer(Health.HEALTHY.value, took_us / 1000)
     return True

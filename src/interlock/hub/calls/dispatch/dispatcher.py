@@ -210,12 +210,13 @@ class Dispatcher:
                 upstream.check_idle()
         if place.task is not None:
             place.task.call_ended(ticket, outcome)
+            upstream.outcomes.on_other_end(None, 0)  # The task knows how it ends.
         elif ticket is not None:
             self._recording.end(call, ticket, outcome)
-            outcomes = upstream.outcomes
-            outcomes.ended.append((outcome, ticket.took_us))
-            if outcome is not None and outcome.tool != "ok":
-                outcomes.on_failure()
+            if outcome is not None and outcome.tool == "ok":  # as most do
+                upstream.outcomes.last.append(ticket.took_us)
+            else:
+                upstream.outcomes.on_other_end(outcome, ticket.took_us)
 
     def upstream_of(self, call: Call) -> Upstream | None:
         """The server of a committed call; None once the call is done."""
