@@ -12,7 +12,7 @@ from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, git
 from interlock.judge.shell.budget import READING
 from interlock.judge.shell.conditions import ProgramUse
-from interlock.judge.shell.flags import operands, uses_flag
+from interlock.judge.shell.flags import operands, own_options, uses_flag
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import Program, ProgramVerdict, known, lists, program_name, verdicts
 from interlock.judge.shell.rules import ShellRules
@@ -167,8 +167,9 @@ def _by_options(name: str, program: Program, arguments: Sequence[str], rules: Sh
     used = None
     inside = rules.everyday and "judged-inside" in program.kinds  # the commands themselves are judged
     if program.runs is not None and not inside:
-        first = (word for word in arguments[:2] if word in program.runs[0])
-        used = uses_flag(arguments, *program.runs) or next(first, None)
+        own = own_options(arguments, program.language) if program.language else arguments
+        first = (word for word in own[:2] if word in program.runs[0])
+        used = uses_flag(own, *program.runs) or next(first, None)
     used = used or uses_flag(arguments, lists()["any-runs"], abbreviated=False)
     if used is not None:
         message = f"{name!r} with {used[:40]!r} runs code, loads a library or destroys files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
@@ -63,6 +64,28 @@ def operands(arguments: Sequence[str], with_values: frozenset[str] = frozenset()
         else:
             found.append(argument)
     return found
+
+
+_PLAIN_FLAGS = {
+    "python": re.compile(r"-[uBIsESOvqbd]+"),
+    "javascript": re.compile(r"--(?:no-warnings|trace-warnings|enable-source-maps|experimental-vm-modules)"),
+    "perl": re.compile(r"-[wT]+"),
+    "ruby": re.compile(r"-w"),
+    "php": re.compile(r"-[nq]"),
+}
+"""Options of interpreters that take no value from the next word."""
+
+
+def own_options(arguments: Sequence[str], language: str) -> Sequence[str]:
+    """The arguments of an interpreter up to its script or module: those behind it are the program's own."""
+    for at, argument in enumerate(arguments):
+        if language == "python" and argument == "-m":
+            return arguments[: at + 2]
+        if not argument.startswith("-"):
+            return arguments[:at]
+        if not _PLAIN_FLAGS[language].fullmatch(argument):
+            break  # the next word may be the value of this option
+    return arguments
 
 
 def option_values(arguments: Sequence[str], short: str, long: str, with_values: str = "") -> Iterator[str]:

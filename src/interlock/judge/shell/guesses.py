@@ -5,12 +5,14 @@ A guess needs the name of a program that has a row, at a place where a command m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
 
 from interlock.judge.shell.programs import is_listed, known, lists, program_name
 
 _MAX_TAILS = 12
 _MAX_WORDS = 32
+_QUERY = re.compile(r"(?i)\s*select\s[^;\n`]*;?\s*")
 _DASHES = frozenset({"--", "---"})
 
 
@@ -27,7 +29,7 @@ def guessed_commands(arguments: Sequence[str], verbs: Container[str] = ()) -> tu
         option, _, value = word.partition("=") if word[:1] == "-" else ("", "", word)
         if " " in value.strip():
             told = running or before in _DASHES or _takes_command(option or before)
-            if told and is_listed(program_name(value.split(maxsplit=1)[0])):
+            if told and is_listed(program_name(value.split(maxsplit=1)[0])) and not is_query(value):
                 texts.append(value)
         elif before in _DASHES or (not naming and not option and (running or at + 1 < len(arguments))):
             tails += [list(arguments[at:])] if word not in verbs and _may_start(word, before) else []
@@ -35,6 +37,11 @@ def guessed_commands(arguments: Sequence[str], verbs: Container[str] = ()) -> tu
         naming = naming or word in lists()["naming-verbs"]
         before = word
     return tails[:_MAX_TAILS], texts[:_MAX_TAILS]
+
+
+def is_query(text: str) -> bool:
+    """`select … from …`, which no shell runs: that wants `do` and `done` behind `select`, in parts of their own."""
+    return _QUERY.fullmatch(text) is not None
 
 
 def _may_start(word: str, before: str) -> bool:

@@ -37,7 +37,14 @@ def runs_deleter(use: ProgramUse) -> bool:
 def runs_other(use: ProgramUse) -> bool:
     """`find -exec` of a program that is not known to only look at each match."""
     harmless = lists()["deleters"] | lists()["find-runs"]
-    return any(name not in harmless for name in _run_by_find(use))
+    commands = [[command[0].rpartition("/")[2], *command[1:]] for command in run_on_matches("find", use.arguments)]
+    return any(command[0] not in harmless and command[:-1] not in _CHECKS_SYNTAX for command in commands)
+
+
+_CHECKS_SYNTAX = [
+    ["python", "-m", "py_compile"], ["python3", "-m", "py_compile"], ["php", "-l"], ["node", "--check"],
+    ["bash", "-n"], ["sh", "-n"], ["gofmt", "-l"], ["shellcheck"],
+]  # fmt: skip
 
 
 def overwrites_system(use: ProgramUse) -> bool:
@@ -343,6 +350,15 @@ _BEFORE_CODE = re.compile(
 )
 
 
+def runs_console_code(use: ProgramUse) -> bool:
+    """`python manage.py shell -c` of code in which the judge of code finds something wrong."""
+    words = operands(use.arguments)[:2]
+    if len(words) < 2 or not words[0].endswith("manage.py") or not words[1].startswith("shell"):
+        return False
+    codes = option_values(use.arguments, "-c", "--command", "iv")
+    return any(not runs_harmless_code(ProgramUse("python", ["-c", code])) for code in codes)
+
+
 def runs_harmless_module(use: ProgramUse) -> bool:
     """`python -m pip install x` as `pip install x`, and `python -m cProfile script.py`."""
     if use.arguments[:1] != ["-m"] or len(use.arguments) < 3:
@@ -354,33 +370,3 @@ def runs_harmless_module(use: ProgramUse) -> bool:
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
-
-def runs_in_tmux(use: ProgramUse) -> bool:
-    """Settings and files of tmux that run programs, and keys that are no whole command: it may be put together."""
-    if use.arguments[:1] and use.arguments[0][:2] in ("-c", "-f"):
-        return True
-    parts: list[list[str]] = [[]]
-    for word in use.arguments:
-        parts += [[]] if word == ";" or word.endswith(";") else []
-        parts[-1] += [word] if word != ";" else []
-    return any(_tmux_runs(operands(part, _TMUX_VALUES), part) for part in parts)
-
-
-def _tmux_runs(words: Sequence[str], arguments: Sequence[str]) -> bool:
-    verb = words[0] if words else ""
-    if verb in ("send-keys", "send"):
-        keys = [word for word in words[1:] if not _TMUX_KEY.fullmatch(word)]
-        typed = len(keys) == 1 and words[-1] in _TMUX_ENTER
-        return bool(keys) and (not typed or uses_flag(arguments, frozenset({"-H", "-K", "-l", "-X"}), "tN") is not None)
-    sets = verb in _TMUX_SETTERS and any("command" in word or "shell" in word for word in words[1:])
-    return sets or verb in _TMUX_RUNNERS
-
-
-_TMUX_VALUES = frozenset({"-t", "-L", "-S", "-N", "-s", "-n"})
-_TMUX_ENTER = ("Enter", "C-m", "KPEnter")
-_TMUX_KEY = re.compile(r"(?:[CMS]-)+.|Enter|KPEnter|Escape|Up|Down|Left|Right|Tab|BSpace|q")
-_TMUX_SETTERS = ("set", "set-option", "setw", "set-window-option", "set-environment", "setenv")
-_TMUX_RUNNERS = name_set(
-    "bind bind-key command-prompt confirm confirm-before if if-shell run run-shell set-hook source source-file"
-)

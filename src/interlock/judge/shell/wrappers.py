@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from interlock.judge.shell.flags import operands
-from interlock.judge.shell.guesses import guessed_commands
+from interlock.judge.shell.guesses import guessed_commands, is_query
 from interlock.judge.shell.programs import Program, Wrapper, known
 
 _ONLY_AFTER_DASHES = frozenset({("debug",), ("develop",), ("enter",)})
@@ -47,7 +47,7 @@ def inner_commands(name: str, arguments: Sequence[str]) -> tuple[list[list[str]]
         if inner is None and "starts-shell" in program.kinds and "remover" in program.kinds:
             inner, guessed = guessed_commands(arguments, _PACKAGE_VERBS)
             texts += guessed
-        inner = inner or []
+        inner = [tail for tail in inner or [] if not (tail and is_query(tail[0]))]
         texts += [tail[0] for tail in inner if tail and " " in tail[0].strip()]  # `hatch run 'sudo ls'`
         return inner, [text for text in texts if text]
     if name in _RUN_ON_MATCHES:
