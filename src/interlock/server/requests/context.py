@@ -54,7 +54,7 @@ class Context:
 
     @property
     def principal_name(self) -> str:
-        """The caller, as the server admitted them."""
+        """The name of the principal that makes the request, as `admit` gave it; `anyone` without `admit`."""
         return self._work.principal_name
 
     @property
