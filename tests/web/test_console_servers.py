@@ -58,7 +58,10 @@ async def test_a_server_is_added_logged_in_to_and_its_tools_are_switched(place: 
         assert place.file.read_text().startswith("# mine\n")
         await place.hub.state("docs", ServerState.ERROR)
         assert "needs a login" in (await place.visitor.get("/console/servers")).text
-        assert "<code>interlock login docs</code>" in (await place.visitor.get("/console/servers/docs")).text
+        shown = (await place.visitor.get(added.headers["location"])).text
+        assert "<code>interlock login docs</code>" in shown
+        assert '<h1>docs</h1><span class="pill login">needs a login</span>' in shown
+        assert '<p class="done" role="status" tabindex="-1" autofocus>' in shown, "the focus is on what was done"
 
         page = await place.visitor.press("/console/servers/docs", "begin")
         url = _found(page.text, r'href="(http[^"]+)" target="_blank"').replace("&amp;", "&")
