@@ -1,6 +1,7 @@
 """Loads the configuration from files. It only reads.
 
 The operator's own files are used at once; files in a project folder only after a person confirmed them.
+`variable_filling.py` fills in variables and secrets.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,16 +19,13 @@ from msgspec.structs import replace
 
 from .confirmations import Confirmations, PlannedServer, UnconfirmedFile
 from .documents import ParsedFile, read_document
-from .expand import ExpandedValue, all_variables, expand, literal, variables_in
+from .expand import literal, variables_in
 from .home import home_folder, user_config, user_home
-from .hub_secret import BadHubSecret, configured_secret
 from .live_sections import check_webhook_secrets
-from .model_settings import ADD_MODEL, NO_MODEL, ModelSettings
-from .names import why_bad_url
-from .problems import KeyPath, Problem, ProblemReport, Section
-from .secret_sources import SecretSources
-from .sections import is_one_line, read_config
-from .settings import Config, ConfigOrigin, ServerOAuthSettings, ServerSettings
+from .problems import Problem, ProblemReport, Section
+from .sections import read_config
+from .settings import Config, ConfigOrigin, ServerSettings
+from .variable_filling import VariableFilling
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
 BUILT_IN = "built in"
@@ -96,8 +94,7 @@ class _Loading:
         self.sections: dict[str, Section] = {}
         """The section of each server."""
         self._home = home
-        self._secrets: dict[str, SecretSources] = {}
-        """By file: the sources of secrets. Only the operator's own file has them."""
+        self._filling = VariableFilling(env)
 
     def run(self, path: Path | None) -> LoadedConfig:
         named = path or (Path(self.env["INTERLOCK_CONFIG"]) if self.env.get("INTERLOCK_CONFIG") else None)
@@ -112,7 +109,7 @@ class _Loading:
         if document is not None:
             config = self._main(document, own=own)
         self._import_from_surroundings()
-        servers = {name: self._filled(name, server) for name, server in self.servers.items()}
+        servers = dict(self._filled_servers())
         demo = not servers and not self.unconfirmed and not any(problem.fatal for problem in self.problems)
         origin = ConfigOrigin(
             path=str(document.path) if document else str(named) if named else None,
@@ -123,6 +120,12 @@ class _Loading:
         config = replace(config, servers={"demo": DEMO_SERVER} if demo else servers, demo=demo, origin=origin)
         problems = sorted(self.problems, key=lambda problem: (self.files.index(problem.file), problem.line or 0))
         return LoadedConfig(config, tuple(problems), tuple(self.unconfirmed.values()))
+
+    def _filled_servers(self) -> Iterator[tuple[str, ServerSettings]]:
+        for name, server in self.servers.items():
+            filled, problems = self._filling.server(name, server, self.sections[name])
+            self.problems += problems
+            yield name, filled
 
     def _read(self, path: Path, *, fatal: bool = True) -> ParsedFile | None:
         self.files.append(str(path))
@@ -155,14 +158,16 @@ class _Loading:
     def _main(self, document: ParsedFile, *, own: bool) -> Config:
         report = ProblemReport(document.path, document.lines)
         if own:
-            self._secrets[str(document.path)] = SecretSources(self._home, document.path.parent, self.env)
+            self._filling.allow_secrets(document.path, self._home)
         config = read_config(document.content, report)
         self.sections |= report.sections
         for name, server in config.servers.items():
             self.servers[name] = replace(server, cwd=_absolute_cwd(server.cwd, document.path.parent))
         check_webhook_secrets(config, self.env, report)
         hub = Section(report, ("hub",))
-        config = self._with_models(self._with_sealing_key(self._with_store(config, hub), hub, own=own), report)
+        filling = self._filling
+        config = filling.with_sealing_key(filling.with_store(config, hub), hub, own=own)
+        config = filling.with_models(config, report)
         for number, written in enumerate(config.imports):
             path = document.path.parent / Path(written).expanduser()
             trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
@@ -174,66 +179,6 @@ class _Loading:
                 report.add(("import", number), message, "correct the path", fatal=False)
         self.problems += report.problems
         return config
-
-    def _with_store(self, config: Config, hub: Section) -> Config:
-        """The database's address may hold a password, which comes from elsewhere."""
-        written = config.hub.store
-        if written is None or "${" not in written:
-            return config
-        filled = self._filled_setting("store", written, hub)
-        return config if filled is None else replace(config, hub=replace(config.hub, store=filled))
-
-    def _with_sealing_key(self, config: Config, hub: Section, *, own: bool) -> Config:
-        """The key is never in the file itself, and no project's file can choose it."""
-        key = "sealing_key"
-        written = config.hub.sealing_key
-        if written is None:
-            return config
-        if not own:
-            hub.add(key, "`sealing_key` may be set only in your own interlock.toml", "remove it from this file")
-            return config
-        if "${" not in written:
-            message = "`sealing_key` has the key itself, which everyone who reads this file would know"
-            hint = "keep it elsewhere: ${file:PATH}, ${env:NAME}, ${secret:NAME}, ${cmd:…} or ${op://…}"
-            hub.add(key, message, hint)
-            return config
-        filled = self._filled_setting(key, written, hub)
-        if filled is None:
-            return config
-        try:
-            configured_secret(filled)
-        except BadHubSecret as cause:
-            hub.add(key, cause.message, cause.hint)
-        return replace(config, hub=replace(config.hub, sealing_key=filled))
-
-    def _filled_setting(self, name: str, written: str, hub: Section) -> str | None:
-        """A setting of `[hub]` with its variables filled in; None, with a problem, where one cannot be."""
-        result = self._expand(written, hub.report.file)
-        if result.complete:
-            return result.text
-        hub.add(name, *_why_unfilled(f"`{name}`", result))
-        return None
-
-    def _with_models(self, config: Config, report: ProblemReport) -> Config:
-        """Fill in the addresses and keys of models. One without its key is left out; the hub runs without it."""
-        models: dict[str, ModelSettings] = {}
-        for name, model in config.models.items():
-            written = {key: text for key in ("url", "key") if "${" in (text := getattr(model, key) or "")}
-            results = {key: self._expand(text, report.file) for key, text in written.items()}
-            for key, result in results.items():
-                if not result.complete:
-                    message, hint = _why_unfilled(f"model `{name}`", result)
-                    report.add(("models", name, key), message, hint, fatal=False)
-            if all(result.complete for result in results.values()):
-                script = None if model.script is None else str(report.file.parent / Path(model.script).expanduser())
-                models[name] = replace(model, script=script, **{key: result.text for key, result in results.items()})
-        for name in config.channels if not models else ():
-            report.add(("channels", name), f"[channels.{name}] begins no turns: {NO_MODEL}", ADD_MODEL, fatal=False)
-        return replace(config, models=models)
-
-    def _expand(self, text: str, file: Path | str) -> ExpandedValue:
-        """Fill in the variables of a text in a file."""
-        return expand(text, all_variables(self.env), self._secrets.get(str(file)))
 
     def _import_from_surroundings(self) -> None:
         """Import the first MGP file found, and the files of other clients in the project folder."""
@@ -298,36 +243,6 @@ class _Loading:
             str(document.path), document.sha256, servers_planned, settings
         )
 
-    def _filled(self, name: str, server: ServerSettings) -> ServerSettings:
-        """Fill in the variables of a server. If one is missing, `problem` is set and the server is not started."""
-        if not server.enabled:
-            return server
-        problems: list[Problem] = []
-
-        def report(at: KeyPath, message: str, hint: str) -> None:
-            line = self.sections[name].line(at)
-            problems.append(Problem(server.source, line, message, hint, server=name, fatal=False))
-
-        def fill(text: str, *at: str | int) -> str:
-            result = self._expand(text, server.source)
-            if not result.complete:
-                report(at, *_why_unfilled(f"server `{name}`", result))
-            return result.text
-
-        filled = replace(
-            server,
-            command=tuple(fill(word, "command") for word in server.command),
-            env={key: fill(value, "env", key) for key, value in server.env.items()},
-            headers={key: fill(value, "headers", key) for key, value in server.headers.items()},
-            url=fill(server.url, "url") if server.url is not None else None,
-            cwd=fill(server.cwd, "cwd") if server.cwd is not None else None,
-            oauth=_filled_oauth(server.oauth, fill),
-        )
-        for at, message in () if problems else _wrong_values(name, server, filled):
-            report(at, message, "correct the value of the variable")
-        self.problems += problems
-        return replace(filled, problem=server.problem or problems[0]) if problems else filled
-
 
 def planned(name: str, server: ServerSettings, refused: str | None = None) -> PlannedServer:
     """The server as a person confirms it."""
@@ -342,37 +257,6 @@ def planned(name: str, server: ServerSettings, refused: str | None = None) -> Pl
         refused=refused,
         enabled=server.enabled,
     )
-
-
-def _wrong_values(name: str, written: ServerSettings, filled: ServerSettings) -> Iterator[tuple[KeyPath, str]]:
-    """Values that became invalid when their variables were filled in. The messages never quote the values."""
-    if filled.url is not None and filled.url != written.url and (why := why_bad_url(filled.url)):
-        yield ("url",), f"the url of `{name}` {why} after its variables are filled in"
-    for header, value in filled.headers.items():
-        if value != written.headers[header] and not is_one_line(value):
-            yield ("headers", header), f"the header `{header}` of `{name}` has a line break in its variable"
-
-
-def _filled_oauth(oauth: ServerOAuthSettings, fill: Callable[..., str]) -> ServerOAuthSettings:
-    values = {key: getattr(oauth, key) for key in ("client_id", "client_secret", "private_key", "assertion")}
-    filled = {key: fill(value, "oauth", key) for key, value in values.items() if value is not None}
-    return replace(oauth, **filled) if filled else oauth
-
-
-def _why_unfilled(subject: str, result: ExpandedValue) -> tuple[str, str]:
-    """Message and hint."""
-    if result.foreign:
-        message = f"{subject} uses `${{{result.foreign[0]}:…}}`, which only your own interlock.toml may"
-        return message, "move the server there, or use a variable: ${env:NAME}"
-    if result.failed:
-        return f"{subject}: {result.failed[0].message}", result.failed[0].hint
-    if not result.missing:
-        hint = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"
-        return f"{subject}: `{result.unreadable[0]}` is not a valid variable", hint
-    names = " and ".join(f"`{variable}`" for variable in result.missing)
-    first = result.missing[0]
-    hint = f"export {first}=… and restart the hub (`interlock down`, `interlock up`), or set a default: ${{{first}:-…}}"
-    return f"{subject} needs the variable {names}, which is not set", hint
 
 
 def _texts(server: ServerSettings) -> list[str]:
