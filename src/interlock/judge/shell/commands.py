@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol
 
 from interlock.judge.findings import Finding
@@ -167,7 +168,9 @@ def _by_options(name: str, program: Program, arguments: Sequence[str], rules: Sh
     used = None
     inside = rules.everyday and "judged-inside" in program.kinds  # the commands themselves are judged
     if program.runs is not None and not inside:
-        own = own_options(arguments, program.language) if program.language else arguments
+        # Of a program with verbs, such as `bun run`, options behind the first word are its own, too.
+        scripts = program.language and not program.passes
+        own = own_options(arguments, program.language) if scripts else arguments
         first = (word for word in own[:2] if word in program.runs[0])
         used = uses_flag(own, *program.runs) or next(first, None)
     used = used or uses_flag(arguments, lists()["any-runs"], abbreviated=False)
@@ -183,10 +186,15 @@ _SCRIPT_OPTION = re.compile(
 )
 
 
+_SETS_OPTION = re.compile(r"-[abefhmnuvx]*o")
+_SHELL_OPTIONS = frozenset({"errexit", "errtrace", "noclobber", "nounset", "pipefail", "posix", "verbose", "xtrace"})
+
+
 def _names_script(arguments: Sequence[str]) -> bool:
     """Whether a shell is given a script file, with no option but those that change how it is read."""
-    for argument in arguments:
-        if not _SCRIPT_OPTION.match(argument):
+    for before, argument in pairwise(["", *arguments]):
+        sets = _SETS_OPTION.fullmatch(before) is not None and argument in _SHELL_OPTIONS
+        if not sets and not _SETS_OPTION.fullmatch(argument) and not _SCRIPT_OPTION.match(argument):
             return not argument.startswith(("-", "+", "/dev/", "/proc/"))
     return False
 

@@ -13,6 +13,7 @@ from interlock.judge.shell.programs import is_listed, known, lists, program_name
 _MAX_TAILS = 12
 _MAX_WORDS = 32
 _QUERY = re.compile(r"(?i)\s*select\s[^;\n`]*;?\s*")
+_CODE_OPTION = re.compile(r"-[ceE]")
 _DASHES = frozenset({"--", "---"})
 
 
@@ -23,16 +24,21 @@ def guessed_commands(arguments: Sequence[str], verbs: Container[str] = ()) -> tu
     """
     tails: list[list[str]] = []
     texts: list[str] = []
-    running = naming = False
+    running = naming = judged = False
     before = ""
     for at, word in enumerate(arguments[:_MAX_WORDS]):
         option, _, value = word.partition("=") if word[:1] == "-" else ("", "", word)
         if " " in value.strip():
             told = running or before in _DASHES or _takes_command(option or before)
+            # The code of an interpreter is judged with it.
+            is_code = judged and _CODE_OPTION.fullmatch(option or before) is not None
+            told, judged = told and not is_code, judged and not is_code
             if told and is_listed(program_name(value.split(maxsplit=1)[0])) and not is_query(value):
                 texts.append(value)
         elif before in _DASHES or (not naming and not option and (running or at + 1 < len(arguments))):
-            tails += [list(arguments[at:])] if word not in verbs and _may_start(word, before) else []
+            starts = word not in verbs and _may_start(word, before)
+            tails += [list(arguments[at:])] if starts else []
+            judged = starts and bool(known(program_name(word)).language) and len(tails) <= _MAX_TAILS
         running = running or _runs(word)
         naming = naming or word in lists()["naming-verbs"]
         before = word

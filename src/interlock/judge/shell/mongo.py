@@ -24,7 +24,7 @@ _ROOTS = name_set(
 _CALLS = name_set(
     "aggregate allowDiskUse buildInfo count countDocuments dataSize distinct estimatedDocumentCount explain find"
     " findOne getCollection getCollectionInfos getCollectionNames getIndexes getName getSiblingDB hello hint hostInfo"
-    " isMaster ISODate itcount limit listIndexes NumberInt NumberLong ObjectId Date parse pretty print"
+    " isMaster ISODate itcount join limit listIndexes NumberInt NumberLong ObjectId Date parse pretty print"
     " printjson projection serverStatus size skip sort stats status storageSize stringify toArray totalIndexSize"
     " totalSize version"
 )

@@ -346,6 +346,7 @@ _GIVES_CODE = {
 }
 _BEFORE_CODE = re.compile(
     r"-[uBIsESlnpwai0-9]+|-W\w*|-X\w*|--input-type=module|--no-warnings|--"
+    r"|-r(?:json|yaml|date|time|set|csv|pp|digest|benchmark)|importtime|dev|utf8|ignore|error"
     r"|-M(?:strict|warnings|utf8|(?:List|Scalar)::Util|Data::Dumper|JSON::PP|Time::(?:Local|HiRes))(?:=[\w,]+)?"
 )
 

@@ -19,6 +19,7 @@ _MAKES_TEMPORARY = re.compile(r"mktemp(?: -[dqu]+)*")
 _PRINTS_NAMES = re.compile(
     r"(?:arch|date|dirname|hostname|id|nproc|pwd|realpath|seq|tty|uname|wc|which|whoami)(?: |$)"
     r"|git (?:rev-parse|merge-base|branch|describe|rev-list|symbolic-ref)(?: |$)"
+    r"|gh (?:run|pr|issue) list (?:(?!-q|--jq)\S+ )*(?:-q|--jq) \.\[0\]\.(?:databaseId|number)$"
     r"|docker(?: compose)? ps -a?qa?f?(?: (?!-)[\w.=-]+)*$"
 )
 """Commands that print no text which somebody else wrote."""
