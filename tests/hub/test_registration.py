@@ -118,7 +118,13 @@ async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_b
         assert (await maker.mean(1, 3))["result"]["structuredContent"] == 2.0
         assert (await maker.ids(ids=["dynamic.stats"]), await other.ids()) == ({"dynamic-stats": "connected"}, {})
         pinned = Path(settings.command[1])
-        await asyncio.to_thread(pinned.write_text, "raise SystemExit('changed')")
+        changed = SOURCE.replace("statistics.mean(values)", "0.0")
+        await asyncio.to_thread(pinned.write_text, changed)
+        await hub.operate("servers.restart", server="dynamic-stats")
+        assert "error" in await maker.mean(1, 3), "a file that somebody changed does not run"
+        await hub.state("dynamic-stats", ServerState.ERROR)
+        problem = str((await hub.operate("status"))["servers"][0]["problem"])
+        assert "has changed since its source was approved" in problem
 
     async with running_hub(tmp_path, {}, hub=hub_settings()) as hub:
         await hub.state("dynamic-stats", ServerState.CONNECTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -50,6 +51,7 @@ _DROPPED: Final = ("LOGNAME", "SHELL", "USER")
 def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> StartPlan:
     """The plan to start a contained program. It creates folders. Raises `ContainmentRefused` or OSError."""
     backend = choose(containment)
+    _demand_pinned(containment)
     install = installed(containment.folder, argv)
     if install is not None:
         argv = install.argv
@@ -88,6 +90,14 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
         open_files=OPEN_FILES,
         time_s=containment.time_s,
     )
+
+
+def _demand_pinned(containment: Containment) -> None:
+    """Raises `ContainmentRefused` if a pinned file is not what a person approved."""
+    for path, sha256 in containment.pinned:
+        if hashlib.sha256(Path(path).read_bytes()).hexdigest() != sha256:
+            hint = "find out who changed it; a restart of the hub writes the approved source again"
+            raise ContainmentRefused(f"{path} has changed since its source was approved", hint)
 
 
 def named_folders(containment: Containment) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -34,6 +34,8 @@ class Containment(msgspec.Struct, frozen=True):
     cpus: int
     processes: int
     time_s: float
+    pinned: tuple[tuple[str, str], ...] = ()
+    """Files with the SHA-256 that each must have at every start."""
 
 
 class LauncherRequest(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,8 @@ from interlock.wire.errors import Fault
 
 FOLDER: Final = "contained"
 """The folder in the hub's home that has one folder for each contained server."""
+CODE: Final = "code"
+"""The folder with the approved script of a registered server, in the server's own folder."""
 
 _DENIED: Final = re.compile(
     "permission denied|operation not permitted|read-only file system|EACCES|EPERM|EROFS|cannot connect to the docker",
@@ -37,7 +40,20 @@ def containment_of(id: str, settings: ServerSettings, home: Path) -> Containment
         cpus=sandbox.cpus,
         processes=sandbox.processes,
         time_s=sandbox.time_s,
+        pinned=tuple(_pinned(home.resolve() / FOLDER / id / CODE, settings.command)),
     )
+
+
+def script_file(home: Path, id: str, sha256: str) -> Path:
+    """The file of an approved script. Its folder has the name of its hash."""
+    return home.resolve() / FOLDER / id / CODE / sha256 / "server.py"
+
+
+def _pinned(code: Path, command: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The script that a command runs, and its hash, if it is one that a person approved."""
+    for argument in command[1:2]:
+        if Path(argument).parent.parent == code:
+            yield argument, Path(argument).parent.name
 
 
 def explained(fault: Fault, id: str, settings: ServerSettings) -> Fault:

@@ -12,15 +12,13 @@ import msgspec
 import interlock
 from interlock.config.settings import PermissionSettings, SandboxSettings, ServerSettings
 from interlock.config.value_types import TrustLevel
-from interlock.hub.upstreams.contained_servers import FOLDER
+from interlock.hub.upstreams.contained_servers import script_file
 from interlock.store import Collection
 
 MAX_SOURCE_BYTES: Final = 10_000
 """The size that code safety allows at `strict`."""
 SOURCE: Final = "registered"
 """The `source` of registered servers in the status."""
-CODE: Final = "code"
-"""The folder with the script, in the server's own folder."""
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -114,7 +112,3 @@ class RegistrationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     status: Literal["registered", "pending_approval"]
     decision: str = ""
     hint: str = ""
-
-
-def script_file(home: Path, id: str, sha256: str) -> Path:
-    return home.resolve() / FOLDER / id / CODE / sha256[:16] / "server.py"

@@ -26,17 +26,15 @@ from interlock.hub.auth.access_methods import GrantRecord
 from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
 from interlock.hub.store_faults import starting, whole
-from interlock.hub.upstreams.contained_servers import FOLDER
+from interlock.hub.upstreams.contained_servers import CODE, FOLDER, script_file
 from interlock.hub.upstreams.registration.checks import digest, question
 from interlock.hub.upstreams.registration.judged_requests import registration_of
 from interlock.hub.upstreams.registration.outcomes import RegistrationOutcomes
 from interlock.hub.upstreams.registration.registration import (
-    CODE,
     REGISTRATIONS,
     Registration,
     RegistrationParams,
     RegistrationResult,
-    script_file,
 )
 from interlock.process.task_set import TaskSet
 from interlock.store import Conflict, Mirror, Store, StoreDamaged, StoreError
