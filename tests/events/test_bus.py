@@ -52,6 +52,15 @@ async def test_a_waiting_reader_continues_with_the_next_event_and_ends_with_its_
     assert not bus.wants(LogWritten)
 
 
+async def test_a_subscription_ends_with_its_block_also_by_an_error() -> None:
+    bus = Bus()
+    with pytest.raises(ZeroDivisionError), bus.subscribe(LINES) as lines:
+        assert bus.wants(LogWritten)
+        raise ZeroDivisionError
+    assert lines.closed
+    assert not bus.wants(LogWritten)
+
+
 async def test_only_events_after_the_subscription_are_read() -> None:
     bus = Bus()
     with bus.subscribe(LINES) as first:

@@ -61,6 +61,15 @@ def test_order_and_repetition_do_not_matter(history: list[tuple[str, bool]], dat
     assert len(mirror) == len(state_after(changes))
 
 
+def test_a_change_that_arrives_twice_is_passed_on_once() -> None:
+    mirror, passed = Mirror(THINGS), list[str]()
+    mirror.on_change(lambda key, thing: passed.append(key))
+    (change,) = changes_of([("a", False)])
+    mirror.apply(change)
+    mirror.apply(change)
+    assert passed == ["a"]
+
+
 @given(HISTORY, st.data())
 def test_loading_the_whole_collection_replaces_no_newer_version(
     history: list[tuple[str, bool]], data: st.DataObject
