@@ -21,7 +21,7 @@ from interlock.events import Bus
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.journal import Journal
-from interlock.hub.live import server_messages, server_refusals
+from interlock.hub.live import owed_answers, server_messages, server_refusals
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.events import deliveries as delivery
 from interlock.hub.live.events import delivery_attachment, delivery_queue, delivery_tools
@@ -30,11 +30,13 @@ from interlock.hub.live.events.documents import LIVE_PENDING, PendingEvent, pend
 from interlock.hub.live.events.intake import EventIntake
 from interlock.hub.live.events.passed_messages import PassedMessages
 from interlock.hub.live.events.touches import Touches
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.authorization import AuthorizedMessage
 from interlock.protocols.mcpl.channels import ChannelAuthor, IncomingMessage
 from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.events import PushResult
+from interlock.protocols.mcpl.live import DELIVERY
 from interlock.server import Server
 from interlock.server.requests.listeners import Listeners
 from interlock.store import Store, StoreUnavailable
@@ -127,6 +129,59 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
         await until(lambda: not live.open and not len(live.requests))
         recorded = [found.record for found in await entries(hub, event="dev.interlock.live_refused")]
         assert len(recorded) == 15, "a server cannot fill the audit log with what was refused"
+
+
+async def test_t39_every_push_of_many_at_once_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = asyncio.Event()
+
+    async def serve(*_: object) -> PushResult:
+        await go_on.wait()
+        return PushResult(True)
+
+    monkeypatch.setattr(server_messages, "MAX_OPEN", 2)
+    monkeypatch.setattr(server_messages, "MAX_TASKS", 4)
+    async with pushing(tmp_path) as (_, server):
+        monkeypatch.setattr(EventIntake, "serve", serve)
+        pushes = [asyncio.ensure_future(server.push(FEATURE, "It rains.", event_id=f"e{each}")) for each in range(40)]
+        await until(lambda: sum(push.done() for push in pushes) == 38)
+        go_on.set()
+        answers = [(await push)[0] for push in pushes]
+        assert sum(answer.accepted for answer in answers) == 2
+        assert {answer.reason for answer in answers if not answer.accepted} == {"2 requests are open"}
+
+
+async def test_t39_a_server_that_takes_no_answers_loses_its_stream_and_gets_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pushing(tmp_path) as (hub, server):
+        with monkeypatch.context() as patch:
+            patch.setattr(owed_answers, "MAX_OWED", 0)
+            (answer,) = await server.push(FEATURE, "It rains.", event_id="a")
+            assert "closed its stream" in str(answer.reason)
+        again = connection(hub).connection
+        await until(lambda: again.pending)
+        async with asyncio.timeout(60):
+            while not (answers := await server.push(FEATURE, "It pours.", event_id="b")):
+                await again.check()  # The server may not have read the new subscription yet.
+        assert answers[0].accepted
+
+
+async def test_t39_a_push_over_the_limit_of_a_notification_is_answered(tmp_path: Path) -> None:
+    async with pushing(tmp_path) as (_, server):
+        (answer,) = await server.push(FEATURE, 300_000 * "x", event_id="a")
+        assert "over the limit of 262144 bytes" in str(answer.reason)
+
+
+async def test_t39_a_message_that_names_a_subscription_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    async with pushing(tmp_path) as (hub, server):
+        assert (await server.push(FEATURE, "It rains.", event_id="a"))[0].accepted
+        live = hub.hub_app.live
+        params = {"featureSet": FEATURE, "eventId": "b", "payload": {"content": [{"type": "text", "text": "x"}]}}
+        said = {"method": "push/event", "params": params, "id": "x", "_meta": {SUBSCRIPTION_ID: 99_999}}
+        live.connections.on_notification("s", None, DELIVERY, msgspec.json.encode(said))
+        assert (live.refusals.counts, connection(hub).open) == ({"s": 1}, set())
+        (refused,) = [found.record for found in await entries(hub, event="dev.interlock.live_refused")]
+        assert "names a subscription" in str(refused.reason)
 
 
 async def test_t39_a_request_on_the_stream_that_cannot_be_read_is_answered_if_it_names_its_id(

@@ -297,6 +297,15 @@ class Connection:
             self._watch = Watch(self)
         return await self._watch.set(lists, uris, tasks, live=live)
 
+    def has_subscribed(self, id: Id) -> bool:
+        """Whether this is the id of a subscription that was opened here (stateless era)."""
+        return self._watch is not None and id in self._watch.opened
+
+    def restart_watch(self) -> None:
+        """End the stream for notifications, with the requests on it, and open it again later (stateless era)."""
+        if self._watch is not None:
+            self._watch.restart()
+
     async def close(self) -> None:
         """Close the connection."""
         if self._closed:

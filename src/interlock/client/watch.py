@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections import deque
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -29,6 +30,7 @@ MAX_ASKED_WAIT_S: Final = 300.0
 """Upper bound for the pause that a server may ask for."""
 STREAM_WAIT: Final = 1.0
 """How long to wait for the standing stream, or for the acknowledgment of a subscription, before continuing."""
+MAX_OPENED: Final = 4
 REFUSED: Final = 5
 """After this many refusals in a row the subscription is not opened again."""
 
@@ -75,6 +77,8 @@ class Watch:
         self._wait = FIRST_WAIT
         self._refused = 0
         self._stopped = False
+        self.opened: deque[Id] = deque(maxlen=MAX_OPENED)
+        """The newest subscriptions. Messages of one that has just ended may be on their way."""
 
     async def set(
         self, lists: bool, uris: frozenset[str], tasks: frozenset[str] = frozenset(), *, live: bool = False
@@ -142,6 +146,14 @@ class Watch:
             outgoing = Outgoing("resources/subscribe", msgspec.json.encode({"uri": uri}), self._loop.time() + 60.0)
             connection.send(outgoing, _Listening(self))
         self._tell_all()
+
+    def restart(self) -> None:
+        """End the subscription in the stateless era, and open it again after a pause."""
+        listening = self._listening
+        if listening is not None:
+            self.opened.clear()
+            self._end(listening)
+            self.over(listening, refused=False)
 
     def stop(self) -> None:
         """Cancel the streams and the timer for good."""
@@ -213,6 +225,7 @@ class Watch:
             outgoing = Outgoing("subscriptions/listen", params, math.inf)
             try:
                 listening.handle = self._connection.send(outgoing, listening)
+                self.opened.append(listening.handle)
             except Fault:
                 self.over(listening, refused=False)
         elif before is not None:

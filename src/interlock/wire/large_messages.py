@@ -81,6 +81,8 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
             raise BadMessage("INVALID_REQUEST", f"more than {limits.members} members")
     except BadMessage as bad:
         bad.naming(_id(_value(spans, "id"), limits), asks="method" in spans)
+        if "id" not in spans and "params" in spans:
+            bad.wrapping(_value(spans, "method"), _id(_value(spans["params"].inner, "id"), limits))
         raise
     if isinstance(message, Failure):
         return message

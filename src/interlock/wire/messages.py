@@ -137,11 +137,18 @@ class BadMessage(Fault):
         """Whether the message was found to name a method before it was refused."""
         self.part = b""
         """The bytes of this message, where it is one of a batch."""
+        self.wrapped: tuple[str, Id] | None = None
+        """The method of an invalid notification and the id in its params, where it stands for a request."""
 
     def naming(self, id: Id | None, *, asks: bool) -> BadMessage:
         """The same, with what was found of its envelope: the id, and whether it names a method."""
         self.id, self.asks = id, asks
         return self
+
+    def wrapping(self, method: object, id: Id | None) -> None:
+        """Note the id in the params of a notification."""
+        if isinstance(method, str) and id is not None:
+            self.wrapped = method, id
 
     def in_batch(self, part: bytes) -> BadMessage:
         """The same, as one message of a batch."""

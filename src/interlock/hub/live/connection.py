@@ -10,6 +10,7 @@ import msgspec
 from interlock.client.connection import Connection
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.live.features import Features
+from interlock.hub.live.owed_answers import OwedAnswers
 from interlock.protocols.mcpl import states
 from interlock.protocols.mcpl.channels import Channel
 from interlock.protocols.mcpl.decoding import LIMITS, decode_answer
@@ -46,8 +47,9 @@ class LiveConnection:
         self.state = states.McplConnection(offer)
         self.open: set[Id] = set()
         """Requests that the hub has not answered yet."""
-        self.requests = BackgroundTasks()
+        self.requests = requests = BackgroundTasks()
         """Tasks that answer the server's requests."""
+        self.owed = OwedAnswers(self.server, connection, requests)
         self.updates = BackgroundTasks()
         """Tasks that tell the server its feature sets, and read its declarations."""
         self.receipt: asyncio.Future[None] | None = None

@@ -14,13 +14,19 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.live.connection import LiveConnection, MessageNames, named_in
-from interlock.hub.live.feature_updates import ANSWER_TIMEOUT_S, FeatureUpdates
+from interlock.hub.live.feature_updates import FeatureUpdates
 from interlock.hub.live.server_refusals import RecordedRefusals
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets
 from interlock.protocols.mcpl.authorization import AuthorizedMessage, admit
 from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.live import ANSWER, DELIVERY, AnswerError, AnswerParams, StreamedMessage
+from interlock.protocols.mcpl.live import (
+    DELIVERY,
+    AnswerError,
+    AnswerParams,
+    StreamedMessage,
+    UnreadDelivery,
+)
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.wire.errors import ErrorDialect, Fault, internal_error
@@ -33,7 +39,7 @@ _log = logging.getLogger(__name__)
 MAX_OPEN: Final = 1_024
 """Requests of one connection that the hub has not answered yet."""
 MAX_TASKS: Final = 2 * MAX_OPEN
-"""Requests, answers and notifications of one connection that are under way."""
+"""Requests and notifications of one connection that are under way, with the tasks that send answers."""
 
 
 class MessageHandler(Protocol):
@@ -119,11 +125,13 @@ class ServerMessages:
             delivery = decode(StreamedMessage, params)
         except Fault as fault:
             # A message that cannot be read is answered all the same, if it names its id.
-            id_ = decode_json_or(params, _Numbered, _Numbered()).id
-            if id_ is None:
-                self._refusals.add(live.server, DELIVERY, "", "", fault)
-            else:
-                self._refuse(live, Request(id_, DELIVERY, b"{}"), fault)
+            found = decode_json_or(params, UnreadDelivery, UnreadDelivery())
+            self._refuse_delivery(live, found.id, Fault("TOO_LARGE", found.unread[:500]) if found.unread else fault)
+            return
+        named = delivery.meta.subscription
+        if named is not None and not live.connection.has_subscribed(named):
+            foreign = Fault("INVALID_PARAMS", "the message names a subscription that this hub did not open")
+            self._refuse_delivery(live, delivery.id, foreign)
             return
         inner = msgspec.json.encode(delivery.params)
         if type(params) is CheckedJson:
@@ -134,6 +142,13 @@ class ServerMessages:
         elif not self.on_request(live, Request(delivery.id, delivery.method, inner)):
             unknown = Fault("METHOD_NOT_FOUND", f"{delivery.method[:100]} is not a method of MCPL")
             self._refuse(live, Request(delivery.id, delivery.method, inner), unknown)
+
+    def _refuse_delivery(self, live: LiveConnection, id: Id | None, fault: Fault) -> None:
+        """Refuse a message on the stream. Without an id nobody waits for its answer."""
+        if id is None:
+            self._refusals.add(live.server, DELIVERY, "", "", fault)
+        else:
+            self._refuse(live, Request(id, DELIVERY, b"{}"), fault)
 
     async def _answer(self, live: LiveConnection, request: Request, arrival: AuthorizedMessage | None) -> None:
         """Answer a request. An unexpected error is logged and answered, too."""
@@ -151,7 +166,7 @@ class ServerMessages:
             self._refuse(live, request, internal_error())
         else:
             if live.connection.modern:
-                self._say(live, AnswerParams(request.id, msgspec.to_builtins(result)))
+                live.owed.add(AnswerParams(request.id, msgspec.to_builtins(result)), self._logs)
                 return
             with contextlib.suppress(Fault):
                 live.connection.answer(request.id, msgspec.json.encode(result))
@@ -172,30 +187,11 @@ class ServerMessages:
         self._refusals.add(live.server, request.method, named.feature_set, named.event, fault)
         error = fault.render(ErrorDialect.MCPL)
         if live.connection.modern:
-            self._say(live, AnswerParams(request.id, error=AnswerError(error.code, error.message, error.data)))
+            said = AnswerError(error.code, error.message, error.data)
+            live.owed.add(AnswerParams(request.id, error=said), self._logs)
             return
         with contextlib.suppress(Fault):
             live.connection.refuse(request.id, error)
-
-    def _say(self, live: LiveConnection, answer: AnswerParams) -> None:
-        """Answer a stateless server by a request. Answers beyond the limit of pending ones are dropped and logged."""
-        if len(live.requests) >= MAX_TASKS:
-            self._logs.add(live.server, "hub", "takes its answers too slowly; some were dropped")
-            return
-
-        async def say() -> None:
-            try:
-                await live.connection.request(ANSWER, msgspec.json.encode(answer), timeout=ANSWER_TIMEOUT_S)
-            except Fault as fault:
-                self._logs.add(live.server, "hub", f"did not take an answer: {fault.message}"[:500])
-
-        live.requests.begin(say(), None)
-
-
-class _Numbered(msgspec.Struct, frozen=True):
-    """The id of a message whose other members may be anything."""
-
-    id: Id | None = None
 
 
 def _over_bound(live: LiveConnection, request: Request) -> Fault | None:

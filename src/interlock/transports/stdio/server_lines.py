@@ -13,6 +13,7 @@ from time import thread_time
 from typing import Final, Protocol
 
 from interlock.protocols.mcp.answers import plain_answer
+from interlock.protocols.mcpl.live import unread_delivery
 from interlock.transports.fairness import FIRST_S, Share
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.one_stream import Waiter
@@ -230,6 +231,8 @@ class ServerLines:
                     self._bad_lines += 1
                     if self._unreadable.on_bad(line, message):
                         self._bad_bytes = 0  # one bad answer, however long, is no flood
+                    if (delivery := unread_delivery(message, message.part or line)) is not None:
+                        self._link.take(delivery)
                     continue
                 self._bad_lines = self._bad_bytes = 0
                 self._unasked = isinstance(message, Notification | Request)

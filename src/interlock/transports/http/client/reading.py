@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 from interlock.protocols.mcp.meta import names_method
+from interlock.protocols.mcpl.live import unread_delivery
 from interlock.transports.http.client.heads import fits
 from interlock.wire.errors import ErrorDialect, ErrorObject
 from interlock.wire.large_messages import Outcome
@@ -69,6 +70,8 @@ def taken(link: ReadingLink, outcome: Outcome, data: bytes) -> ReadMessages:
         else:
             ids |= ids_in(part.part or data, part.id)
             unread = part
+            if (delivery := unread_delivery(part, part.part or data)) is not None:
+                messages.append(delivery)
     return ReadMessages(messages, unread, ids)
 
 
