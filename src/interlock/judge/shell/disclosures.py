@@ -57,6 +57,23 @@ def finds_secret(use: ProgramUse) -> bool:
     return False
 
 
+def fd_shows_secret(use: ProgramUse) -> bool:
+    """`fd -H '^\\.env$' -x cat`: the command would be refused with the name of the file."""
+    commands = list(run_on_matches("fd", use.arguments))
+    if not commands:
+        return False
+    names = [_REGEX_MARKS.sub("", word) for word in use.arguments]
+    names += [f"*.{ending}" for ending in option_values(use.arguments, "-e", "--extension", "dtoEScjg")]
+    found = [name for name in with_names(names) if is_secret_file(name)]
+    return any(
+        known(program_name(command[0])).refused(ProgramUse(program_name(command[0]), [*command[1:], name]))
+        for command in commands
+        for name in found[:_MAX_NAMES]
+    )
+
+
+_REGEX_MARKS = re.compile(r"[\\^$]")
+_MAX_NAMES = 8
 _FIND_TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename"})
 
 

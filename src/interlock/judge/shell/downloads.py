@@ -12,6 +12,7 @@ from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.script import Command, Script
 
 _FETCHERS = frozenset({"aria2c", "curl", "wget"})
+_MOVERS = frozenset({"cp", "install", "ln", "mv"})
 _RUN_FILES = frozenset({"shell", "bare", "evaluator"})
 _MAX_WORDS = 8
 
@@ -28,6 +29,9 @@ def judge_downloads(script: Script) -> Iterator[Finding]:
             hint = "fetch it, look at it, and run it in a command of its own"
             yield Finding("shell.runs_code", message, hint, (command.start, command.end))
         name = program_name(words[0])
+        if name in _MOVERS and not fetched.isdisjoint(map(_plain, words[1:-1])):
+            target = _plain(words[-1])
+            fetched |= {target, *(f"{target.rstrip('/')}/{file.rpartition('/')[2]}" for file in fetched)}
         if name in _FETCHERS and not stays_here(words[1:]):
             fetched |= {_plain(file) for file in (*_saved(name, words[1:]), *_redirected(command, script)) if file}
 

@@ -133,11 +133,12 @@ class FollowedScript(FollowedValues):
         at = next((at for at, text in enumerate(texts[:_MAX_WRAPPERS]) if known(program_name(text)).language), 0)
         plain = not any(word.dynamic or word.pattern for word in command.words)
         inner, shell_texts = inner_commands(name, texts[1:]) if at and plain else ([], [])
-        if texts[at:] not in inner or shell_texts or operands(texts[at + 1 :]) not in (["-"], []):
+        if texts[at:] not in inner or shell_texts or operands(texts[at + 1 :])[:1] not in (["-"], []):
             return []
         option = known(program_name(texts[at])).code_option
-        head = [text for text in texts if text != "-"]
-        return [[*head, option, code] for code in self._inserted_code(body)] if self.input_is_known(command) else []
+        end = texts.index("-", at) if "-" in texts[at:] else len(texts)
+        codes = self._inserted_code(body) if self.input_is_known(command) else []
+        return [[*texts[:end], option, code, *texts[end + 1 :]] for code in codes]
 
     def _acting(self, name: str, words: Sequence[Word]) -> str:
         """The program of a command, or the one that it runs where that can do harm with some options."""

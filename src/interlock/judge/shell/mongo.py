@@ -13,8 +13,10 @@ _SHOWS = re.compile(r"\s*show\s+(?:dbs|databases|collections|tables)\s*;?\s*")
 _ASKS = re.compile(
     r"""\b(?:run|admin)Command\(\s*\{\s*['"]?(?:ping|hello|serverStatus|dbStats|buildInfo|listDatabases)['"]?\s*:\s*1\s*\}\s*\)"""
 )
-_REFUSED = re.compile(r"[\\`]|=>|(?<![=!<>])=(?!=)|\+\+|--|//|/\*|\$(?:out|merge|where|function|accumulator|eval)\b")
-"""Functions, assignments and comments, and stages that write or run code."""
+_REFUSED = re.compile(
+    r"[\\`]|=>|(?<![=!<>])=(?!=)|\+|--|//|/\*|\]\s*:|\$(?:out|merge|where|function|accumulator|eval)\b"
+)
+"""Functions, assignments, comments and keys that are put together, and stages that write or run code."""
 _NAME = re.compile(r"[A-Za-z_$][\w$]*")
 _OPENING = re.compile(r"(?:(?P<name>[\w$]+)\s*)?\(")
 _INDEX = re.compile(r"[\w$)\]]\s*\[")
@@ -24,7 +26,7 @@ _ROOTS = name_set(
 _CALLS = name_set(
     "aggregate allowDiskUse buildInfo count countDocuments dataSize distinct estimatedDocumentCount explain find"
     " findOne getCollection getCollectionInfos getCollectionNames getIndexes getName getSiblingDB hello hint hostInfo"
-    " isMaster ISODate itcount join limit listIndexes NumberInt NumberLong ObjectId Date parse pretty print"
+    " isMaster ISODate itcount limit listIndexes NumberInt NumberLong ObjectId Date pretty print"
     " printjson projection serverStatus size skip sort stats status storageSize stringify toArray totalIndexSize"
     " totalSize version"
 )

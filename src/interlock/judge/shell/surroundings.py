@@ -111,8 +111,11 @@ def _in_home(word: Word, followed: FollowedScript) -> bool:
     name, _, rest = word.template.removeprefix("${").partition("}")
     if not word.template.startswith("${") or "$" in rest:
         return False
+    given = [value.kind for value in followed.script.values if value.name == name]
+    if followed.sets_any or any(kind != "word" for kind in given):
+        return False  # its value may come from anywhere
     values = followed.values.get(name)
-    return all(value.startswith("~/") for value in values) if values else name in _TOOL_FOLDERS
+    return all(value.startswith("~/") for value in values) if values else name in _TOOL_FOLDERS and not given
 
 
 _TOOL_FOLDERS = frozenset({"NVM_DIR", "SDKMAN_DIR", "CARGO_HOME", "VIRTUAL_ENV"})
