@@ -17,7 +17,7 @@ from interlock.hub.auth.keys import Keys
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.rates import Rates, give_back, limited, take
 from interlock.hub.catalog.target import Target
-from interlock.hub.rate_meter import GRAINS, Meter
+from interlock.hub.rate_meter import GRAINS, Meter, Meters
 from memory_kept import kept_by
 
 counts = st.none() | st.integers(1, 3 * GRAINS)
@@ -92,6 +92,15 @@ def test_a_call_that_comes_back_after_its_minute_frees_no_later_call(limit: int)
     assert [take([meter], 100.0) is None for _ in range(limit)] == [True] * limit
     give_back([meter], 0.0)
     assert take([meter], 100.0) is not None
+
+
+def test_a_new_rate_of_senders_holds_from_the_next_message_on() -> None:
+    meters = Meters("server")
+    assert meters.wait_s("a", Rate(per_minute=1), 0.0) == 0
+    assert meters.wait_s("a", Rate(per_minute=1), 1.0) > 0
+    assert meters.wait_s("a", Rate(per_minute=2), 1.0) == 0
+    assert meters.wait_s("a", Rate(per_minute=1), 50.0) > 0
+    assert meters.wait_s("b", Rate(per_minute=1), 1.0) == 0
 
 
 def test_a_window_that_a_new_limit_adds_does_not_give_back_calls_from_before_it() -> None:
