@@ -20,7 +20,8 @@ from interlock.protocols.mcp.tasks import (
 )
 from interlock.server.definitions.offers import Offers
 from interlock.server.definitions.options import From
-from interlock.server.handlers.tasks import PAGE, FunctionTask, TaskLimits, Tasks
+from interlock.server.handlers.function_task import FunctionTask
+from interlock.server.handlers.tasks import PAGE, TaskLimits, Tasks
 from interlock.server.requests import params
 from interlock.server.requests.content import Members
 from interlock.server.requests.session import Exchange
