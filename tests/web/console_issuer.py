@@ -25,6 +25,8 @@ class ConsoleIssuer(Issuer):
         """Claims of the next token that differ."""
         self.response: dict[str, str] = {}
         """Members of the next authorization response that differ."""
+        self.names_itself = True
+        """Whether it says that its responses have `iss`."""
         self.requests: list[dict[str, str]] = []
         """The authorization requests."""
         self._codes: dict[str, dict[str, str]] = {}
@@ -76,7 +78,7 @@ class ConsoleIssuer(Issuer):
             "token_endpoint": f"{self.base}/token",
             "jwks_uri": self.url,
             "code_challenge_methods_supported": ["S256"],
-            "authorization_response_iss_parameter_supported": True,
+            "authorization_response_iss_parameter_supported": self.names_itself,
         }
 
     def _token(self, form: dict[str, str]) -> tuple[str, dict[str, Any]]:

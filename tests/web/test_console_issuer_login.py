@@ -240,6 +240,27 @@ async def test_t52_an_issuers_token_of_another_issuer_opens_nothing_and_logins_o
             assert len(browser.cookies) == 1, "the login can come back later"
 
 
+@pytest.mark.parametrize("hostile_is_first", [True, False])
+async def test_t53_an_issuer_gets_no_code_of_another(
+    tmp_path: Path, issuer: ConsoleIssuer, hostile_is_first: bool
+) -> None:
+    async with ConsoleIssuer() as other, running_hub(tmp_path, {}, hub=with_further(issuer, other)) as hub:
+        hostile, honest = (issuer, other) if hostile_is_first else (other, issuer)
+        hostile.names_itself = honest.names_itself = False
+        hostile.response = honest.response = {"iss": ""}
+        own = honest.authorize(await begin(Browser(hub, PUBLIC), honest.base))
+        victim = Browser(hub, PUBLIC)
+        asked = dict(parse_qsl(urlsplit(await begin(victim, hostile.base)).query))
+        # The hostile issuer sends the browser on to the honest one, with the redirect URI that is registered there.
+        registered = own.partition("?")[0]
+        back = honest.authorize(f"{honest.base}/authorize?{urlencode({**asked, 'redirect_uri': registered})}")
+        assert await come_back(victim, back) == 403
+        assert not await is_in(victim)
+        assert "/token" not in hostile.asked, "it got the code of the other"
+        for place in (hostile, honest):
+            assert await log_in(Browser(hub, PUBLIC), place) == 200
+
+
 async def test_a_slow_issuer_delays_only_a_few_logins_at_itself(
     tmp_path: Path, issuer: ConsoleIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,7 +156,8 @@ class IssuerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The subjects (`sub`) that are people. They may answer approval requests."""
     console_client_id: str | None = None
     """The client ID of the hub at this issuer, with which `people` log in to the console; unset: they use a key. Its
-    redirect URI is `/console/login/callback` at the console's address."""
+    redirect URI is `/console/login/callback` at the console's address, at a further issuer
+    `/console/login/callback/NAME`."""
     console_secret_env: str | None = None
     """The environment variable of the hub that contains that client's secret; unset: a public client, without one."""
     profile: str | None = None
@@ -175,7 +176,12 @@ class OAuthSettings(IssuerSettings, frozen=True, forbid_unknown_fields=True):
     @property
     def every(self) -> tuple[IssuerSettings, ...]:
         """Every authorization server whose tokens are accepted."""
-        return ((self,) if self.issuer is not None else ()) + tuple(self.issuers.values())
+        return tuple(self.by_name.values())
+
+    @property
+    def by_name(self) -> dict[str, IssuerSettings]:
+        """The same by their names. The first one has none."""
+        return {**({"": self} if self.issuer is not None else {}), **self.issuers}
 
 
 class TracingSettings(msgspec.Struct, frozen=True):

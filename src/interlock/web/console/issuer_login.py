@@ -11,7 +11,7 @@ import os
 import time
 from datetime import datetime, timedelta
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -103,14 +103,14 @@ class IssuerLogin:
         """Show a page that sends the browser to the issuer. The content security policy forbids a form to do so."""
         self._login.demand_https(request)
         self._login.demand_few_failures(request, WAY)
-        oauth, issuer = self._issuer(form.get("issuer", ""))
+        oauth, name, issuer = self._issuer(form.get("issuer", ""))
         local = self._console.is_local(request)
         places = self._places_at(issuer.issuer or "")
         places.demand()
         try:
             async with places:
                 metadata, client = await self._discovered(issuer)
-            back = f"{'http' if local else 'https'}://{host_of(request)}{CALLBACK}"
+            back = f"{'http' if local else 'https'}://{host_of(request)}{_callback(name)}"
             scopes = tuple(issuer.scopes)
             authorization = authorization_request(metadata, client.client_id, back, oauth.resource.base, scopes)
         except Fault as fault:
@@ -141,6 +141,7 @@ class IssuerLogin:
         # Check before the issuer is asked, so that a stranger cannot cause endless requests.
         self._login.demand_few_failures(request, WAY)
         try:
+            _demand_callback(began, request)
             code = code_of(began.request, f"{CALLBACK}?{request.url.query}")
             self._demand_unused(began)
         except Fault as fault:
@@ -180,11 +181,11 @@ class IssuerLogin:
             del self._redeemed[next(iter(self._redeemed))]
         self._redeemed[began.request.state] = None
 
-    def _issuer(self, named: str) -> tuple[TokenAuthentication, IssuerSettings]:
+    def _issuer(self, named: str) -> tuple[TokenAuthentication, str, IssuerSettings]:
         oauth = self._console.hub_app.oauth
-        for issuer in () if oauth is None else oauth.settings.every:
+        for name, issuer in {} if oauth is None else oauth.settings.by_name.items():
             if oauth is not None and issuer.console_client_id is not None and issuer.issuer == named:
-                return oauth, issuer
+                return oauth, name, issuer
         raise Fault("ACCESS_DENIED", "people do not log in to this console at that issuer")
 
     async def _discovered(self, issuer: IssuerSettings) -> tuple[ServerMetadata, RegisteredClient]:
@@ -205,7 +206,7 @@ class IssuerLogin:
         return metadata, client
 
     async def _principal(self, began: LoginCookie, code: str) -> Principal:
-        oauth, issuer = self._issuer(began.request.issuer)
+        oauth, _, issuer = self._issuer(began.request.issuer)
         metadata, client = await self._discovered(issuer)
         if metadata.token_endpoint is None:
             raise Fault("UPSTREAM_ERROR", f"{began.request.issuer} has no token endpoint")
@@ -246,6 +247,21 @@ async def _verified(oauth: TokenAuthentication, token: str) -> Principal:
     except AuthenticationPending as pending:
         await asyncio.wait([pending.settled])
         return oauth.tokens.principal(token, HOME)
+
+
+def _callback(name: str) -> str:
+    """The path that an issuer sends browsers back to. Each issuer has its own, so that none gets a code of another.
+
+    An issuer could begin the login of a person at another one, whose code the hub would then redeem at the first. Not
+    every issuer names itself in its responses (RFC 9700, Mix-Up Attacks).
+    """
+    return f"{CALLBACK}/{quote(name, safe='')}" if name else CALLBACK
+
+
+def _demand_callback(began: LoginCookie, request: Request) -> None:
+    """Raises LOGIN_REQUIRED for a browser that comes back from another issuer than the one where its login began."""
+    if unquote(urlsplit(began.request.redirect_uri).path) != request.scope["path"]:
+        raise Fault("LOGIN_REQUIRED", "the response comes from another issuer than the one that was asked")
 
 
 def _without_cookie(response: Response, local: bool) -> Response:

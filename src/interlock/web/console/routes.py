@@ -44,6 +44,7 @@ def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
         Route("/console/login", PublicPage(console, {"GET": login.show, "POST": login.log_in})),
         Route(BEGIN, PublicPage(console, {"POST": issuer_login.begin})),
         Route(CALLBACK, PublicPage(console, {"GET": issuer_login.finish})),
+        Route(f"{CALLBACK}/{{issuer:path}}", PublicPage(console, {"GET": issuer_login.finish})),
         Route("/console/logout", Page(console, {"POST": login.log_out})),
         Route("/console/static/{name}", PublicPage(console, {"GET": _static_file})),
         Route("/console/approvals", Page(console, {"GET": approvals.show_all})),
