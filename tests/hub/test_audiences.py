@@ -300,11 +300,13 @@ async def test_a_call_of_a_tool_that_its_server_has_just_announced_waits_for_the
             await client.initialize(SAMPLING)
             assert await seen(client) == {"a__do"}
             server.ready.clear()
+            asked = len(server.asked("tools/list"))
             assert "result" in await client.legacy("tools/call", grow)
             call = asyncio.ensure_future(client.legacy("tools/call", {"name": name, "arguments": {}}))
             await until(lambda call=call: hub.hub_app.hub.background_tasks == 1 or call.done())
             server.ready.set()
             assert ("result" in await call) == found, "others have it, too, each in a session of its own"
+            assert len(server.asked("tools/list")) == asked + 2, "the list of its session, and the list for everybody"
 
 
 def offered(hub: RunningHub) -> set[str]:
@@ -355,8 +357,13 @@ async def test_the_resources_of_a_private_connection_do_not_wait_for_its_tools()
     resources: list[list[bytes]] = []
 
     class Taking(NoLists):
-        async def set_resources(self, key: str, listed: list[bytes]) -> None:
+        async def set_tools(self, key: str, listed: list[bytes]) -> bool:
+            await self.again()
+            return True
+
+        async def set_resources(self, key: str, listed: list[bytes]) -> bool:
             resources.append(listed)
+            return True
 
     lists = PrivateLists(cast(Any, SimpleNamespace(discovery_s=60)), cast(ServerLists, Taking()), cast(Any, None))
     lists.on_changed(cast(Any, ListedOwner))

@@ -88,15 +88,22 @@ class ServerLists:
         """The loop's time of the next reading of lists that could not be read; None if none is planned."""
         return None if self._later is None else self._later.when()
 
-    async def set_tools(self, audience: str, listed: list[bytes]) -> None:
-        """Offer to an audience what its list has beyond the tools for everybody. Returns once that is in force."""
-        if await self.tools.set_for(audience, listed):
-            await self.again()
+    async def set_tools(self, audience: str, listed: list[bytes]) -> bool:
+        """Offer to an audience what its list has beyond the tools for everybody, and read the lists again.
 
-    async def set_resources(self, connection_key: str, listed: list[bytes]) -> None:
-        """Offer the resources of a private connection to its clients. Returns once that is in force."""
-        if await self.resources.set_for(connection_key, listed):
+        Returns once that is in force; False at once where the audience has no other tools than before.
+        """
+        changed = await self.tools.set_for(audience, listed)
+        if changed:
             await self.again()
+        return changed
+
+    async def set_resources(self, connection_key: str, listed: list[bytes]) -> bool:
+        """The same for the resources of a private connection and its clients."""
+        changed = await self.resources.set_for(connection_key, listed)
+        if changed:
+            await self.again()
+        return changed
 
     def forget(self, audience: str) -> None:
         """Offer nothing more to an audience, or to the clients of a private connection."""

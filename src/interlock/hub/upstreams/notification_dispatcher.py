@@ -43,9 +43,10 @@ class NotificationDispatcher:
         if method in TASK_NOTIFICATIONS:
             self._hub.on_task_notification(self._server, owner, method, params)
         elif method.endswith("/list_changed"):
-            self._lists.changed.set()
             if owner is not None and method in READ:
                 self._private_lists.on_changed(owner, method)
+            else:
+                self._lists.changed.set()
         elif method == RESOURCE_UPDATED:
             with contextlib.suppress(msgspec.DecodeError):
                 uri = msgspec.json.decode(params, type=_Updated).uri

@@ -24,7 +24,7 @@ READ: Final = {TOOLS_CHANGED: _TOOLS, "notifications/resources/list_changed": "r
 
 
 class PrivateLists:
-    """Reads a list of a private connection when its server says that it changed."""
+    """Reads a list of a private connection when its server says that it changed, and then the list for everybody."""
 
     def __init__(self, current: CurrentSettings, lists: ServerLists, logs: Logs) -> None:
         self._current = current
@@ -64,16 +64,21 @@ class PrivateLists:
         key, method = which
         while which in self._changed:
             self._changed.discard(which)
-            if method == _TOOLS:
-                # The server may have announced a tool for everybody on this connection only.
-                await self._lists.again()
-            connection = owner.connection
-            if connection is None:
-                return
-            try:
-                listing = await connection.list_all(method, timeout=self._current.discovery_s)
-            except Fault as fault:
-                self._logs.add(self._current.id, "hub", f"{method} of a private connection failed: {fault.message}")
-                return
-            items = [bytes(item) for item in listing.items]
-            await (self._lists.set_tools(key, items) if method == _TOOLS else self._lists.set_resources(key, items))
+            items = await self._listed(owner, method)
+            if items is not None:
+                set_items = self._lists.set_tools if method == _TOOLS else self._lists.set_resources
+                if await set_items(key, items):
+                    continue
+            # The server may have announced an item for everybody on this connection only.
+            await self._lists.again()
+
+    async def _listed(self, owner: ConnectionOwner, method: str) -> list[bytes] | None:
+        connection = owner.connection
+        if connection is None:
+            return None
+        try:
+            listing = await connection.list_all(method, timeout=self._current.discovery_s)
+        except Fault as fault:
+            self._logs.add(self._current.id, "hub", f"{method} of a private connection failed: {fault.message}")
+            return None
+        return [bytes(item) for item in listing.items]

@@ -300,10 +300,9 @@ class Upstream:
     async def settled(self, audiences: Collection[str]) -> None:
         """Wait until such changes are in force, or when that takes too long."""
         if reading := self._private_lists.reading(audiences):
-            # The hub reads the list for everybody, the private one, and again the one for everybody.
-            await asyncio.wait(reading, timeout=3 * self._current.discovery_s)
-        else:
-            await self.lists.settled()
+            # The hub reads the private list, then the one for everybody.
+            await asyncio.wait(reading, timeout=2 * self._current.discovery_s)
+        await self.lists.settled()
 
     async def subscribe(self, uris: Collection[str], connection_key: str | None) -> Mapping[str, Fault]:
         """Receive updates of resources, on the shared connection and on a private one. Returns the refused ones."""
