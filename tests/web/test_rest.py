@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from interlock.config.settings import (
 from interlock.config.value_types import Era
 from interlock.hub.audit.search import search
 from interlock.store.records import Search
+from interlock.transports.large_reading import LargeReading
 from interlock.web.rest import routes
 from interlock.web.rest.outcomes import RequestInfo, refusal
 from interlock.wire.errors import Fault
@@ -264,6 +266,28 @@ async def test_a_fault_of_ours_is_told_without_its_words(rest: Rest, monkeypatch
 async def test_a_refusal_is_no_stream(rest: Rest) -> None:
     status, headers, _ = await rest.ask("POST", ANALYZER, {}, {"accept": "text/event-stream"})
     assert (status, headers["content-type"]) == (422, "application/json")
+
+
+async def test_t36_a_large_body_whose_client_has_gone_is_not_read(rest: Rest) -> None:
+    go_on, reading = threading.Event(), LargeReading.here()
+
+    def wait(payload: bytes) -> bytes:
+        go_on.wait()
+        return payload
+
+    reading.work("another", b"", wait, lambda _: None)
+    host = rest.hub.url.removeprefix("http://")
+    body = json.dumps({"text": 100_000 * "x"}).encode()
+    head = f"POST /tools/busy__echo HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+    try:
+        _, writer = await asyncio.open_connection(*host.split(":"))
+        writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await until(lambda: reading.buffered_bytes == len(body))
+        writer.close()
+        await until(lambda: reading.buffered_bytes == 0)
+    finally:
+        go_on.set()
+    assert (await rest.post("/tools/busy__echo", {"text": "x"}))[0] == 200
 
 
 async def test_a_client_that_goes_away_cancels_its_call(rest: Rest) -> None:

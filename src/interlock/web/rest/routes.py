@@ -45,7 +45,7 @@ from interlock.web.rest.page import documentation_page
 from interlock.web.streamed_response import StreamedResponse
 from interlock.wire.errors import Fault, internal_error
 from interlock.wire.json_values import JSON_ERRORS
-from interlock.wire.large import LARGE, JoinedArray, object_of
+from interlock.wire.large import LARGE, CheckedJson, JoinedArray, object_of
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.payload_checks import strict
 from interlock.wire.sse import KEEP_ALIVE
@@ -252,7 +252,7 @@ async def _arguments(request: Request, principal_name: str, limits: Limits) -> b
         message = f"the content type {kind[:100]} is not supported" if kind else "the request has no content type"
         raise Fault("UNSUPPORTED_MEDIA_TYPE", message, hint="send application/json")
     body = await request.body()
-    read = await LargeReading.here().value(principal_name, body, limits) if len(body) > LARGE else None
+    read = await _read_large(request, principal_name, body, limits) if len(body) > LARGE else None
     try:
         value = msgspec.json.decode(body) if read is None else read.value
     except JSON_ERRORS as cause:
@@ -265,6 +265,21 @@ async def _arguments(request: Request, principal_name: str, limits: Limits) -> b
         problem_list = [{**problem, "suggestions": ["send the arguments as one object"]}]
         raise Fault("INVALID_TOOL_ARGS", "the arguments must be an object", data={"problems": problem_list})
     return msgspec.json.encode(value) if read is None else read
+
+
+async def _read_large(request: Request, principal_name: str, body: bytes, limits: Limits) -> CheckedJson:
+    """Read a large body beside the loop. Raises a Fault, and ClientDisconnect where the client goes before its turn."""
+    reading = asyncio.ensure_future(LargeReading.here().value(principal_name, body, limits))
+    leaving = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
+            raise ClientDisconnect
+        return reading.result()
+    finally:
+        reading.cancel()
+        leaving.cancel()
+        del reading, leaving  # An error that leaves here refers to this frame.
 
 
 def _params(request: Request, info: RequestInfo, arguments: bytes, *, streams: bool) -> bytes:
