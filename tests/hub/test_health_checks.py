@@ -141,7 +141,13 @@ async def test_a_plain_server_that_answers_calls_is_not_asked(tmp_path: Path, so
                 assert "result" in await client.modern("tools/call", {"name": "plain__ok", "arguments": {}})
             assert (plain.discovered, health.now) == (asked, Health.HEALTHY)
             assert health.answer_ms is not None
-            await until(lambda: plain.discovered > asked)  # It is asked again once nobody calls it.
+
+            async def asked_again() -> bool:
+                # A dry run uses the server, and says nothing of its health.
+                await client.modern("tools/validate", {"name": "plain__ok", "arguments": {}})
+                return plain.discovered > asked
+
+            await until(asked_again)
 
 
 async def test_a_server_that_is_asked_by_name_is_shown_as_it_is_now(tmp_path: Path) -> None:
@@ -193,6 +199,16 @@ def test_few_failed_calls_say_nothing_of_a_server_but_few_without_an_answer_do()
         assert silent.health is Health.HEALTHY
         end(silent, outcome)
     assert silent.health is Health.DEGRADED
+
+
+def test_a_call_that_succeeded_says_once_that_its_server_answers() -> None:
+    outcomes = CallOutcomes()
+    end(outcomes, SUCCEEDED)
+    assert (outcomes.take_success(), outcomes.take_success()) == (1000, None)
+    end(outcomes, SUCCEEDED)
+    end(outcomes, CANCELLED)
+    assert (outcomes.take_success(), outcomes.take_success()) == (None, None)
+    assert (outcomes.counted, outcomes.failed, outcomes.usual_ms) == (2, 0, 1.0)
 
 
 def test_the_worst_of_word_silence_and_calls_counts() -> None:

@@ -27,6 +27,10 @@ class FailedCall(NamedTuple):
     unanswered: bool
 
 
+class TakenSuccess(int):
+    """The microseconds of a call that succeeded before the last `take_success`."""
+
+
 class CallOutcomes:
     """The last calls to one server. One number is kept for a call that succeeded: with a thousand servers, whatever is
     kept for each call is out of the processor's caches by the time that it is replaced."""
@@ -53,10 +57,14 @@ class CallOutcomes:
             self._has_failures = True
 
     def take_success(self) -> int | None:
-        """The microseconds of the last call, if none ended otherwise than well since the last time; else None."""
+        """The microseconds of the last call since the last time, if there was one and all succeeded; else None."""
         unclear, self._unclear = self._unclear, False
         last = self.last[-1] if self.last else None
-        return None if unclear or isinstance(last, FailedCall) else last
+        if last is None or isinstance(last, FailedCall | TakenSuccess):
+            return None
+        # One success counts once. Dry runs and hooks use a server, too, and say nothing of its health.
+        self.last[-1] = TakenSuccess(last)
+        return None if unclear else last
 
     @property
     def usual_ms(self) -> float:
