@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from interlock.config.settings import AgentSettings
 from interlock.hub.auth.principals import local_person
+from interlock.hub.calls.dispatch.callbacks import MAX_PER_CALL, CallbackRelay
 from interlock.protocols.mgp.callbacks import REQUEST
 
 from .legacy_client import LegacyClient
@@ -87,9 +88,21 @@ async def test_t73_an_attended_client_confirms_and_any_client_gives_input_under_
             respond = {"callback_id": asked["callback_id"], "response": response}
             assert (await two.ask("mgp/callback/respond", respond, f"r{response}"))["result"]["accepted"] is True
             assert heard(await pending) == [{"callback_id": callback["callback_id"], "response": response}]
-        told = {"callback_id": "cb-4", "type": "notification", "message": "by\u200bthe way"}
+        lines = 300 * "\ngrößer"
+        told = {"callback_id": "cb-4", "type": "notification", "message": "by\u200bthe way" + lines}
         assert (await two.stream("s__ask", told, 9))["result"]["content"][0]["text"] == "told"
-        assert two.notes(REQUEST)[-1]["message"] == "by\\u{200B}the way"
+        assert two.notes(REQUEST)[-1]["message"] == "by\\u{200B}the way" + lines, "before the result"
+
+
+async def test_t73_few_notifications_of_a_call_wait_for_a_thread() -> None:
+    relay = CallbackRelay(*cast(Any, (None,) * 4))
+    told = {"callback_id": "cb-4", "type": "notification", "message": 2_000 * "a\ufe0f"}
+    before = len(asyncio.all_tasks())
+    for _ in range(1_000):
+        relay.on_request(json.dumps(told).encode())
+    waiting = len(asyncio.all_tasks()) - before
+    relay.stop()
+    assert waiting == MAX_PER_CALL
 
 
 async def test_t74_a_callback_that_nobody_answers_in_time_is_answered_by_the_hub(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.judge.fingerprints import fingerprint
-from interlock.judge.text import show_hidden
+from interlock.judge.text import escape, show_hidden
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mgp import callbacks
@@ -35,10 +35,10 @@ from interlock.transports.requests.open_callbacks import OpenCallbacks
 from interlock.wire.errors import Fault
 
 MAX_PER_CALL: Final = 64
-"""Upper bound for the callbacks of one call. Further ones get no answer."""
+"""Upper bound for the callbacks of one call. Further ones get no answer, and further slow notifications are dropped."""
 RESPOND_S: Final = 30.0
 QUICK_CHARS: Final = 1_000
-"""Hidden characters in a text of this length are found within two milliseconds."""
+"""Hidden characters in a text of this length are made visible within two milliseconds."""
 RULE: Final = "a person answers the confirmations of servers"
 NOBODY_WAITS: Final = "the server no longer waits"
 ELICIT: Final = "elicitation/create"
@@ -96,10 +96,10 @@ class CallbackRelay:
         except Fault:
             return  # without a readable id there is nothing to answer
         if callback.type is CallbackType.NOTIFICATION:
-            if len(callback.message) > QUICK_CHARS and not callback.message.isprintable():
-                self._tasks.begin(self._tell_later(callback))
-            else:
+            if _is_quick(callback.message):
                 self._tell(_with_message(callback, show_hidden(callback.message)))
+            elif len(self._tasks) < MAX_PER_CALL:
+                self._tasks.begin(self._tell_later(callback))
             return
         id_ = callback.callback_id
         if id_ in self._answers:
@@ -246,6 +246,17 @@ class CallbackRelay:
             asked_with="" if principal.key.startswith(TOKEN) else principal.key,
             trace=call.trace,
         )
+
+
+def _is_quick(message: str) -> bool:
+    """Whether hidden characters in a message are made visible quickly: each of them takes time, and the others do not.
+
+    A plain message is passed on at once. One that waits for a thread is lost if the call ends before.
+    """
+    if len(message) <= QUICK_CHARS:
+        return True
+    plain = message.replace("\n", " ").replace("\t", " ")
+    return len(escape(plain)) <= len(plain) + QUICK_CHARS
 
 
 def _with_message(callback: CallbackParams, message: str) -> CallbackParams:
