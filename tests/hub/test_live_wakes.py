@@ -19,6 +19,7 @@ from interlock.events.types import ResourceUpdated
 from interlock.hub.live.events import usage, wake_decisions, wakes
 from interlock.hub.live.events.deliveries import EventDeliveries
 from interlock.hub.live.events.intake import IncomingEvent
+from interlock.hub.live.events.wake_chains import WOKEN_TURN_S, WakeChains
 from interlock.hub.live.events.wake_timer import EVENTS_AT_ONCE
 from interlock.protocols.mcpl.coalescing import EventGroup
 from loop_clock import advance
@@ -192,3 +193,15 @@ async def test_t114_a_restart_ends_no_loop_guard(tmp_path: Path) -> None:
         assert (hub.woken, await hub.count()) == (3, 3), "an event that was held as a loop stays held"
         hub.live.causes.on_called("mine", "hook:ci")
         assert not await hub.take("e4"), "the turn that the last wake began goes on"
+
+
+def test_only_calls_in_a_turn_that_a_wake_began_lead_to_an_event() -> None:
+    chains = WakeChains()
+    chains.on_called("mine", "files")
+    assert chains.chain("files", "mine") == ()
+    chains.on_woken("mine", ("other", "mine"))
+    chains.on_called("mine", "files")
+    assert chains.led_to("files", "mine") == ("other", "mine", "mine")
+    chains.on_woken("mine", ("other", "mine"), ago_s=WOKEN_TURN_S + 1)
+    chains.on_called("mine", "web")
+    assert chains.chain("web", "mine") == ()
