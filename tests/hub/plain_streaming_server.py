@@ -3,7 +3,8 @@
 `say` streams the texts it is given, calls the one at `last` the last, and answers with `whole`, or with all of them.
 `wait` streams and then waits for the cancellation. `flood` streams numbered lines of a size until it has sent so many,
 and writes down how many it has sent. `ask` sends a callback request and answers with the params of each response; with
-`times`, it repeats the request; with `times` 0 it answers at once.
+`times`, it repeats the request; with `times` 0 it answers at once. With `repeats`, it repeats the request so often
+after the first response, before it reads on.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def call(id_: Any, params: dict[str, Any]) -> None:
 
 def ask(callback_id: str) -> None:
     asked = ASKED[callback_id]
-    params = {key: value for key, value in asked["given"].items() if key != "times"}
+    params = {key: value for key, value in asked["given"].items() if key not in ("times", "repeats")}
     write({"method": "notifications/mgp.callback.request", "params": {"request_id": asked["id"], **params}})
     if params["type"] == "notification" or asked["given"].get("times") == 0:
         write({"id": asked["id"], "result": text("told")})
@@ -69,7 +70,10 @@ def ask(callback_id: str) -> None:
 def responded(params: dict[str, Any]) -> None:
     asked = ASKED[params["callback_id"]]
     asked["heard"].append(params)
-    if len(asked["heard"]) < asked["given"].get("times", 1):
+    if repeats := asked["given"].pop("repeats", 0):
+        for _ in range(repeats):
+            ask(params["callback_id"])
+    elif len(asked["heard"]) < asked["given"].get("times", 1):
         ask(params["callback_id"])
     else:
         write({"id": asked["id"], "result": text(json.dumps(asked["heard"]))})

@@ -105,6 +105,16 @@ async def test_t73_few_notifications_of_a_call_wait_for_a_thread() -> None:
     assert waiting == MAX_PER_CALL
 
 
+async def test_t73_few_answers_to_a_repeated_callback_are_under_way_at_once(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"s": plain()}) as hub, StreamingClient(hub, hub.key("bot"), modern=True) as one:
+        repeated = {**INPUT, "timeout_ms": 50, "repeats": 5_000, "times": 40}
+        before, tasks = len(asyncio.all_tasks()), list[int]()
+        pending = asyncio.ensure_future(one.stream("s__ask", repeated, 1))
+        await until(lambda: tasks.append(len(asyncio.all_tasks())) or pending.done())
+        assert len(heard(await pending)) == 40
+        assert max(tasks) < before + 2 * MAX_PER_CALL
+
+
 async def test_t74_a_callback_that_nobody_answers_in_time_is_answered_by_the_hub(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"s": plain()}) as hub, StreamingClient(hub, hub.key("bot"), modern=True) as one:
         late = {"response": None, "timed_out": True}

@@ -35,7 +35,8 @@ from interlock.transports.requests.open_callbacks import OpenCallbacks
 from interlock.wire.errors import Fault
 
 MAX_PER_CALL: Final = 64
-"""Upper bound for the callbacks of one call. Further ones get no answer, and further slow notifications are dropped."""
+"""Upper bound for the callbacks of one call, and for its answers and slow notifications under way. Further ones get no
+answer."""
 RESPOND_S: Final = 30.0
 QUICK_CHARS: Final = 1_000
 """Hidden characters in a text of this length are made visible within two milliseconds."""
@@ -104,7 +105,7 @@ class CallbackRelay:
         id_ = callback.callback_id
         if id_ in self._answers:
             recorded = self._answers[id_]
-            if recorded is not None:
+            if recorded is not None and len(self._tasks) < MAX_PER_CALL:
                 self._tasks.begin(self._respond(recorded))
         elif len(self._answers) < MAX_PER_CALL:
             self._answers[id_] = None
