@@ -13,7 +13,7 @@ from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, git
 from interlock.judge.shell.budget import READING
 from interlock.judge.shell.conditions import ProgramUse
-from interlock.judge.shell.flags import operands, own_options, uses_flag
+from interlock.judge.shell.flags import SHELL_OPTIONS, operands, own_options, uses_flag
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import Program, ProgramVerdict, known, lists, program_name, verdicts
 from interlock.judge.shell.rules import ShellRules
@@ -187,13 +187,14 @@ _SCRIPT_OPTION = re.compile(
 
 
 _SETS_OPTION = re.compile(r"-[abefhmnuvx]*o")
-_SHELL_OPTIONS = frozenset({"errexit", "errtrace", "noclobber", "nounset", "pipefail", "posix", "verbose", "xtrace"})
 
 
 def _names_script(arguments: Sequence[str]) -> bool:
     """Whether a shell is given a script file, with no option but those that change how it is read."""
     for before, argument in pairwise(["", *arguments]):
-        sets = _SETS_OPTION.fullmatch(before) is not None and argument in _SHELL_OPTIONS
+        sets = _SETS_OPTION.fullmatch(before) is not None
+        if sets and argument not in SHELL_OPTIONS:
+            return False
         if not sets and not _SETS_OPTION.fullmatch(argument) and not _SCRIPT_OPTION.match(argument):
             return not argument.startswith(("-", "+", "/dev/", "/proc/"))
     return False

@@ -62,7 +62,14 @@ def fd_shows_secret(use: ProgramUse) -> bool:
     commands = list(run_on_matches("fd", use.arguments))
     if not commands:
         return False
+    end = max((at for at, word in enumerate(use.arguments) if _MAY_RUN.match(word)), default=0)
+    searched = use.arguments[:end]
+    if any(program_name(command[0]) in _SHOW_CONTENTS for command in commands) and (
+        any(map(_REGEX.search, searched)) or uses_flag(searched, _HIDDEN, "edtoEScjg") is not None
+    ):
+        return True
     names = [_REGEX_MARKS.sub("", word) for word in use.arguments]
+    names += [f"*.{name.lstrip('.')}" for name in names[:end]]
     names += [f"*.{ending}" for ending in option_values(use.arguments, "-e", "--extension", "dtoEScjg")]
     found = [name for name in with_names(names) if is_secret_file(name)]
     return any(
@@ -72,6 +79,11 @@ def fd_shows_secret(use: ProgramUse) -> bool:
     )
 
 
+_SHOW_CONTENTS = name_set("cat cut egrep fgrep grep head jq nl tail")
+_HIDDEN = frozenset({"-H", "--hidden", "-u", "--unrestricted"})
+_REGEX = re.compile(r"[\[({|+]|\.[*?]")
+"""A pattern of which it is not told what it matches."""
+_MAY_RUN = re.compile(r"-[^-]*[xX]|--ex")
 _REGEX_MARKS = re.compile(r"[\\^$]")
 _MAX_NAMES = 8
 _FIND_TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interlock.judge.findings import Finding
-from interlock.judge.shell.flags import operands, option_values, uses_flag
+from interlock.judge.shell.flags import SHELL_OPTIONS, operands, option_values, uses_flag
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.inputs import reader_of
 from interlock.judge.shell.programs import known, program_name
@@ -40,7 +40,7 @@ def _run_files(words: Sequence[str]) -> Iterator[str]:
     yield _plain(words[0])
     program = known(program_name(words[0]))
     if program.kinds & _RUN_FILES or program.language:
-        yield from map(_plain, operands(words[1:])[:1])
+        yield from map(_plain, [word for word in operands(words[1:]) if word not in SHELL_OPTIONS][:1])
     elif program.wrapper is not None or program.passes:
         yield from map(_plain, words[1:_MAX_WORDS])
 

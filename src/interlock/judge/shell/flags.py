@@ -66,6 +66,8 @@ def operands(arguments: Sequence[str], with_values: frozenset[str] = frozenset()
     return found
 
 
+SHELL_OPTIONS = frozenset({"errexit", "errtrace", "noclobber", "nounset", "pipefail", "posix", "verbose", "xtrace"})
+"""Values of `-o` with which a shell still takes the next word for its script."""
 _PLAIN_FLAGS = {
     "python": re.compile(r"-[uBIsESOvqbd]+"),
     "javascript": re.compile(r"--(?:no-warnings|trace-warnings|enable-source-maps|experimental-vm-modules)"),
@@ -74,11 +76,19 @@ _PLAIN_FLAGS = {
     "php": re.compile(r"-[nq]"),
 }
 """Options of interpreters that take no value from the next word."""
+_NO_CODE = re.compile(r"[\w./:=,@%+~-]*")
 
 
 def own_options(arguments: Sequence[str], language: str) -> Sequence[str]:
-    """The arguments of an interpreter up to its script or module: those behind it are the program's own."""
+    """The arguments of an interpreter up to its script or module: those behind it are the program's own.
+
+    A module or a script may be an interpreter, too (`python -m memray run -c CODE`), so none of them may be code.
+    """
     for at, argument in enumerate(arguments):
+        program = argument == "-m" or argument[:1] != "-"
+        console = argument.endswith("manage.py") and arguments[at + 1 : at + 2] == ["shell"]  # its code is judged
+        if program and not console and not all(map(_NO_CODE.fullmatch, arguments[at:])):
+            break
         if language == "python" and argument == "-m":
             return arguments[: at + 2]
         if not argument.startswith("-"):

@@ -30,6 +30,8 @@ _CALLS = name_set(
     " printjson projection serverStatus size skip sort stats status storageSize stringify toArray totalIndexSize"
     " totalSize version"
 )
+_FIELDS = name_set("length n ok")
+_DATABASE = re.compile(r"mongodb(?:\+srv)?://[^\s,()]+|(?!.*\.(?:[cm]?[jt]s|mongodb)$)\w[\w.-]*(?::\d+)?(?:/[\w-]+)?")
 _FLAGS = name_set("--quiet --norc --json --tls --retryWrites --verbose")
 _VALUES = name_set("--host --port --username -u --password -p --authenticationDatabase --authenticationMechanism")
 
@@ -37,6 +39,7 @@ _VALUES = name_set("--host --port --username -u --password -p --authenticationDa
 def reads(use: ProgramUse) -> bool:
     """`mongosh app --quiet --eval 'db.users.countDocuments()'`."""
     codes: list[str] = []
+    named = False
     words = iter(use.arguments)
     for word in words:
         option, equals, value = word.partition("=")
@@ -44,8 +47,10 @@ def reads(use: ProgramUse) -> bool:
             codes.append(value if equals else next(words, ""))
         elif option in _VALUES:
             _ = None if equals else next(words, "")
-        elif (word.startswith("-") and option not in _FLAGS) or word.endswith((".js", ".mongodb")):
+        elif option not in _FLAGS and not (_DATABASE.fullmatch(word) and not named):
             return False
+        else:
+            named = named or option not in _FLAGS
     return bool(codes) and all(map(only_reads, codes))
 
 
@@ -69,4 +74,6 @@ def only_reads(code: str) -> bool:
 def _is_known(code: str, name: re.Match[str]) -> bool:
     """A member behind a dot, the key of a value, or one of the names to begin with."""
     before, behind = code[: name.start()].rstrip()[-1:], code[name.end() :].lstrip()[:1]
+    if before == "." and behind not in ("(", ".") and name[0] not in _FIELDS:
+        return False  # a function as a value, which another may call: `[1].find(db.dropDatabase)`
     return before == "." or (behind == ":" and before in ("{", ",")) or name[0] in _ROOTS

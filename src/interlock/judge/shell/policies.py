@@ -142,8 +142,9 @@ def _judge_shape(script: Script, refused: Container[str]) -> Iterator[Finding]:
             yield Finding(f"shell.{operator.kind}", message, hint, (operator.start, operator.end))
 
 
-_ENDLESS = re.compile(r"(?:while|until|select)\b|for\b(?!\s+\w+\s+in\b[^$`{};\n]*[;\n])")
+_ENDLESS = re.compile(r"(?:while|until|select)\b|for\b(?!\s+\w+\s+in\b[^$`{};\n*?\[]*[;\n])")
 """A loop whose turns cannot be counted in the text."""
+_LOOP = re.compile(r"(?:while|until|select|for)\b")
 
 
 def _judge_background(text: str, script: Script) -> Iterator[Finding]:
@@ -152,13 +153,10 @@ def _judge_background(text: str, script: Script) -> Iterator[Finding]:
     A program that only reads ends by itself. An `&` behind it joins commands where nobody looks for a second one, as in
     an argument that came from elsewhere: `ping -c1 & id`.
     """
-    loops = [
-        operator
-        for operator in script.operators
-        if operator.kind == "control_flow" and _ENDLESS.match(text, operator.start)
-    ]
-    for operator in script.operators if loops else ():
-        if operator.kind == "background" and any(loop.start < operator.start < loop.end for loop in loops):
+    every = [each for each in script.operators if each.kind == "control_flow" and _LOOP.match(text, each.start)]
+    for operator in (each for each in script.operators if every and each.kind == "background"):
+        loops = [loop for loop in every if loop.start < operator.start < loop.end]
+        if len(loops) > 1 or any(_ENDLESS.match(text, loop.start) for loop in loops):
             message = "'&' in a loop starts processes without a bound"
             yield Finding("shell.background", message, "run them in the foreground", (operator.start, operator.end))
             return

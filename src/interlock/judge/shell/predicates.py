@@ -15,9 +15,10 @@ from interlock.judge.shell.disclosures import is_secret_file
 from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.folders import is_inside
 from interlock.judge.shell.patterns import compiled
-from interlock.judge.shell.programs import Program, known, lists, program_name
+from interlock.judge.shell.programs import known, lists
 from interlock.judge.shell.quoting import quoted_spans
 from interlock.judge.shell.sed import sed_effects, sed_scripts
+from interlock.judge.shell.values import UNKNOWN
 from interlock.judge.shell.wrappers import run_on_matches
 from interlock.judge.shell.written_files import without_own_writes
 from interlock.judge.tables import name_set
@@ -37,8 +38,10 @@ def runs_deleter(use: ProgramUse) -> bool:
 def runs_other(use: ProgramUse) -> bool:
     """`find -exec` of a program that is not known to only look at each match."""
     harmless = lists()["deleters"] | lists()["find-runs"]
-    commands = [[command[0].rpartition("/")[2], *command[1:]] for command in run_on_matches("find", use.arguments)]
-    return any(command[0] not in harmless and command[:-1] not in _CHECKS_SYNTAX for command in commands)
+    commands = run_on_matches("find", use.arguments)
+    return any(
+        command[0].rpartition("/")[2] not in harmless and command[:-1] not in _CHECKS_SYNTAX for command in commands
+    )
 
 
 _CHECKS_SYNTAX = [
@@ -227,31 +230,28 @@ def marks_programs(use: ProgramUse) -> bool:
     ran = list(run_on_matches("find", use.arguments))
     marks = all(command[:1] == ["chmod"] and command[1:] in _MAY_RUN for command in ran)
     acts = any(word in _FIND_ACTS or word.startswith("-fprint") for word in use.arguments)
-    return bool(ran) and bool(starts) and all(map(is_inside, starts)) and marks and not acts
+    inside = all(is_inside(start) and UNKNOWN not in start for start in starts)
+    return bool(ran) and bool(starts) and inside and marks and not acts
 
 
 def mirrors_to_made(use: ProgramUse) -> bool:
     """`rsync -a --delete src/ dist/`: files are deleted in a folder that tools make again."""
-    words = operands(use.arguments)
-    target = words[-1] if len(words) > 1 else ""
+    words = operands(use.arguments, _RSYNC_VALUES)
+    target = words[1] if len(words) == 2 and UNKNOWN not in words[1] else ""
     made = not lists()["made-again"].isdisjoint(target.split("/")[:1])
     keeps = not any(word.startswith("--remove-source") for word in use.arguments)
     return made and is_inside(target) and ":" not in target and keeps
 
 
+_RSYNC_VALUES = name_set("--exclude --exclude-from --filter --include --include-from")
+
+
 def runs_on_matches(use: ProgramUse) -> bool:
-    """`fd -x` of a program that runs what it is given, or copies or sends it."""
-    names_run = [program_name(command[0]) for command in run_on_matches("fd", use.arguments)]
-    acting = [name for name in names_run if _acts_on_files(known(name)) or name in lists()["deleters"]]
-    return not lists()["find-runs"].issuperset(acting)
+    """`fd -x` of a program that is not known to look at each match, or to put it into another form."""
+    harmless = lists()["find-runs"] | lists()["fd-runs"]
+    return any(command[0] not in harmless for command in run_on_matches("fd", use.arguments))
 
 
-def _acts_on_files(program: Program) -> bool:
-    runs = program.wrapper is not None or program.passes or program.language
-    return bool(program.kinds & _ACTS_ON_FILES or runs)
-
-
-_ACTS_ON_FILES = name_set("shell bare evaluator privilege destroyer windows starts-shell copier writer fetcher texts")
 _MAY_RUN = [[mode, "{}"] for mode in ("+x", "u+x", "a+x", "755")]
 _FIND_ACTS = name_set("-delete -ok -okdir -fls")
 

@@ -10,8 +10,11 @@ import re
 from collections.abc import Sequence
 
 from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import program_name
 from interlock.judge.shell.script import Command, Script, Word, words_in
 
+_RENAMES = frozenset({"alias", "enable", "hash"})
+"""Commands that make another program of a name."""
 _WHOLE = re.compile(r"\$\{\$\d+\}")
 """The template of a word that is one substitution."""
 
@@ -20,6 +23,8 @@ def sets_up_shell(command: Command, script: Script) -> bool:
     """`eval "$(pyenv init -)"`, `source <(kubectl completion bash)`."""
     texts = words_in(command)
     if len(texts) != 2 or command.assignments or texts[0] not in ("eval", ".", "source"):
+        return False
+    if any(words_in(each)[:1] and program_name(words_in(each)[0]) in _RENAMES for each in script.commands):
         return False
     word = command.words[1]
     whole = _WHOLE.fullmatch(word.template) if texts[0] == "eval" else re.fullmatch(r"<\([^()]*\)", word.text)

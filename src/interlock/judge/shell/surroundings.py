@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded
 from interlock.judge.shell.downloads import judge_downloads
+from interlock.judge.shell.flags import SHELL_OPTIONS
 from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
@@ -101,7 +102,7 @@ def _runs_unknown(command: Command, followed: FollowedScript) -> bool:
         if word.dynamic:
             known_file = followed.is_known(word) or word.template.startswith("${HOME}") or _in_home(word, followed)
             return not known_file and not sets_up_shell(command, followed.script)
-        if not word.text.startswith("-"):
+        if not word.text.startswith("-") and word.text not in SHELL_OPTIONS:
             return False
     return False
 

@@ -48,7 +48,7 @@ def _code(name: str, arguments: Sequence[str]) -> list[str]:
         return list(arguments)
     if name in ("sed", "gsed"):
         return sed_scripts(arguments)
-    if "awk" in name:
+    if "awk" in name or name in ("mongo", "mongosh"):
         return list(arguments)
     return [text for text in inner_commands(name, arguments)[1] if text]
 

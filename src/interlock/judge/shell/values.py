@@ -23,6 +23,7 @@ _PRINTS_NAMES = re.compile(
     r"|docker(?: compose)? ps -a?qa?f?(?: (?!-)[\w.=-]+)*$"
 )
 """Commands that print no text which somebody else wrote."""
+_SPACE = re.compile(r"\s")
 _OPTION = re.compile(r"-[neE]+")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 INSERTED = re.compile(r"\$\{([^{}]*)\}")
@@ -179,8 +180,15 @@ def printed(name: str, commands: Sequence[Command]) -> Value:
         return Value(name, shown, "printed", complete=False)
     if len(commands) == 1 and _MAKES_TEMPORARY.fullmatch(" ".join([word.text for word in commands[0].words])):
         return Value(name, [Word(TEMPORARY, 0, 0)], "printed")
-    plain = all(_PRINTS_NAMES.match(" ".join([word.text for word in command.words])) for command in commands)
+    plain = all(_prints_names(command) for command in commands)
     return Value(name, words, "named", complete=False, plain=plain and bool(commands))
+
+
+def _prints_names(command: Command) -> bool:
+    texts = [word.text for word in command.words]
+    # A word with a space would pass for several: `gh pr list --search 'x -q .[0].number'`.
+    several = texts[:1] == ["gh"] and any(map(_SPACE.search, texts))
+    return _PRINTS_NAMES.match(" ".join(texts)) is not None and not several
 
 
 def plain_names(values: Sequence[Value]) -> set[str]:
