@@ -28,6 +28,9 @@ MAY_BE_EMPTY = [
 """With no value, each of them deletes everything below the root."""
 MAY_BE_HERE = [
     "(cd /tmp/x); rm -rf src",
+    "cd /tmp/x || exitnow; rm -rf src",
+    "cd /tmp/x || exit 1 | cat; rm -rf src",
+    "cd /tmp/x || return 0; rm -rf src",
     "cd /tmp/x | rm -rf src",
     "cd /tmp/x; rm -rf src",
     "cd /tmp/x\nrm -rf src",

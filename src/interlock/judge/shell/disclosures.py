@@ -64,9 +64,9 @@ def fd_shows_secret(use: ProgramUse) -> bool:
         return False
     end = max((at for at, word in enumerate(use.arguments) if _MAY_RUN.match(word)), default=0)
     searched = use.arguments[:end]
-    if any(program_name(command[0]) in _SHOW_CONTENTS for command in commands) and (
-        any(map(_REGEX.search, searched)) or uses_flag(searched, _HIDDEN, "edtoEScjg") is not None
-    ):
+    unsure = any(_REGEX.search(word) or _AWAY.search(word) for word in searched)
+    shows = any(program_name(command[0]) in _SHOW_CONTENTS for command in commands)
+    if shows and (unsure or uses_flag(searched, _HIDDEN, "edtoEScjg") is not None):
         return True
     names = [_REGEX_MARKS.sub("", word) for word in use.arguments]
     names += [f"*.{name.lstrip('.')}" for name in names[:end]]
@@ -83,6 +83,8 @@ _SHOW_CONTENTS = name_set("cat cut egrep fgrep grep head jq nl tail")
 _HIDDEN = frozenset({"-H", "--hidden", "-u", "--unrestricted"})
 _REGEX = re.compile(r"[\[({|+]|\.[*?]")
 """A pattern of which it is not told what it matches."""
+_AWAY = re.compile(r"(?:^|=)[~/]|(?:^|[=/])\.\.(?:/|$)")
+"""A folder that is none of the project."""
 _MAY_RUN = re.compile(r"-[^-]*[xX]|--ex")
 _REGEX_MARKS = re.compile(r"[\\^$]")
 _MAX_NAMES = 8

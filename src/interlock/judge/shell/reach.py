@@ -4,6 +4,7 @@ its own, says nothing about the commands behind that part.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,8 @@ _BRANCHES = frozenset(
     {"while_statement", "for_statement", "c_style_for_statement", "case_item", "elif_clause", "else_clause"}
 )
 _TRANSPARENT = frozenset({"redirected_statement", "variable_assignments"})
-_LEAVES = (b"exit", b"return")
+_LEAVES = re.compile(rb"exit(?:\s+[\w$?]+)?")
+"""No `return`: outside of functions, which are refused, the shell goes on behind it."""
 
 
 class Scope(NamedTuple):
@@ -54,7 +56,7 @@ def _scope_in_list(children: Sequence[Node], at: int, scope: Scope) -> Scope:
     child = children[at]
     operators = {each.type for each in children if not each.is_named}
     if operators != {"&&"}:
-        leaves = at == 0 and (children[-1].text or b"").startswith(_LEAVES)  # `cd x || exit`
+        leaves = at == 0 and _LEAVES.fullmatch(children[-1].text or b"") is not None  # `cd x || exit`
         return Scope(scope.sure if at == 0 else child.end_byte, scope.sure if leaves else child.end_byte, scope.process)
     return Scope(scope.sure if at == 0 else scope.chain, scope.chain, scope.process)
 
