@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 
 from interlock.judge.shell.patterns import compiled
-from interlock.judge.shell.programs import program_name
 from interlock.judge.shell.script import Command, Script, Word, words_in
 
 _RENAMES = frozenset({"alias", "enable", "hash"})
@@ -24,8 +23,6 @@ def sets_up_shell(command: Command, script: Script) -> bool:
     texts = words_in(command)
     if len(texts) != 2 or command.assignments or texts[0] not in ("eval", ".", "source"):
         return False
-    if any(words_in(each)[:1] and program_name(words_in(each)[0]) in _RENAMES for each in script.commands):
-        return False
     word = command.words[1]
     whole = _WHOLE.fullmatch(word.template) if texts[0] == "eval" else re.fullmatch(r"<\([^()]*\)", word.text)
     inner = [each for each in script.commands if word.start < each.start and each.end < word.end]
@@ -33,7 +30,9 @@ def sets_up_shell(command: Command, script: Script) -> bool:
         return False
     others = [each for each in script.operators if word.start < each.start < word.end and each.kind != "substitution"]
     loud = [each for each in script.redirects if word.start < each.start < word.end and not _hides_errors(each.target)]
-    return not others and not loud and compiled("<SETUPS>").fullmatch(" ".join(words_in(inner[0]))) is not None
+    if others or loud or compiled("<SETUPS>").fullmatch(" ".join(words_in(inner[0]))) is None:
+        return False
+    return not any(word.text in _RENAMES for each in script.commands for word in each.words[:2])
 
 
 def _is_plain(words: Sequence[Word]) -> bool:
