@@ -96,7 +96,6 @@ def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(user: User) 
     "arguments",
     [
         ("status",),
-        ("down",),
         ("list",),
         ("logs",),
         ("call", "x"),

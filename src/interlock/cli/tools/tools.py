@@ -40,7 +40,9 @@ REFUSALS: Final = frozenset(("RATE_LIMITED", "QUOTA_EXCEEDED", "TOOL_DISABLED"))
 )
 @json_option
 def list_(server: str | None, profile: str | None, key: str | None, as_json: bool) -> None:
-    """List the tools of all servers, or those that the holder of a key is shown.
+    """List the tools of all servers.
+
+    With a key, list those that its holder is shown.
 
     \b
     Example:

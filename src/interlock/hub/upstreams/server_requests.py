@@ -53,6 +53,11 @@ class OpenServerRequests:
         """The hub's progress tokens, and the server's."""
         self._tasks = of_clients.ClientTasks(judge)
 
+    @property
+    def pending(self) -> int:
+        """How many requests of the server wait for the answer of a client."""
+        return len(self._open)
+
     def relay(
         self, server: Connection, request: Request, client: SessionCaller, ask: Ask, shown: str | None = None
     ) -> None:
