@@ -50,10 +50,13 @@ class NextHub(OneHub):
         super().__init__(sock)
         self.started: list[bool] = []
         """Whether the relay was ready to start a hub, for each time that it looked for one."""
+        self.looked_again = threading.Event()
         self.next, self._next = socket.socketpair()
 
     def connect(self, *, start: bool) -> HubLink:
         self.started.append(start)
+        if len(self.started) > 1:
+            self.looked_again.set()
         if self._sock is None and len(self.started) == 5:
             self._sock = self._next
         return super().connect(start=start)
@@ -166,9 +169,11 @@ def test_the_operator_may_start_the_next_hub_before_the_relay_does(monkeypatch: 
     monkeypatch.setattr(stdio_relay, "OPERATOR_FIRST_S", 10**6)
     monkeypatch.setattr(stdio_relay, "LOOK_EVERY_S", 0.001)
     with client(NextHub) as made:
-        made.hub.close()
-        made.send(_call(1))
         dialer = cast(NextHub, made.dialer)
+        made.hub.close()
+        # A message that comes before the relay knows of the loss is answered with an error.
+        dialer.looked_again.wait()
+        made.send(_call(1))
         with dialer.next.makefile("rb") as read:
             assert read.readline() == _call(1)
         assert dialer.started == [True, False, False, False, False]
