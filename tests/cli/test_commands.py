@@ -37,7 +37,7 @@ from .conftest import User
 from .fake_hub import FakeHub
 
 
-def test_status_shows_each_server_or_its_mend(user: User, hub: FakeHub) -> None:
+def test_status_shows_each_server_or_its_fix(user: User, hub: FakeHub) -> None:
     output = user.run("status").output
     assert "demo  connected  2 tools  1,234 tokens" in output
     assert "db    error      the variable `DATABASE_URL` is not set" in output
@@ -347,7 +347,7 @@ def test_a_call_that_the_hub_did_not_let_through_is_not_put_down_to_its_server(u
     assert "interlock logs" not in result.stderr
 
 
-def test_an_error_of_the_hub_is_shown_with_its_mend(user: User, hub: FakeHub) -> None:
+def test_an_error_of_the_hub_is_shown_with_its_fix(user: User, hub: FakeHub) -> None:
     hub.answers["hub/call"] = {"error": {"code": -32602, "message": "no such tool", "data": {"hint": "see `list`"}}}
     result = user.run("call", "demo__nope")
     assert result.exit_code == 1

@@ -82,7 +82,7 @@ def test_a_project_file_that_waits_at_the_start_is_named_in_the_status(user: Use
 
 
 @pytest.mark.parametrize("arguments", [["up"], ["up", "-d"]])
-def test_a_hub_whose_address_is_taken_says_so_and_how_to_mend_it(user: User, arguments: list[str]) -> None:
+def test_a_hub_whose_address_is_taken_says_so_and_how_to_fix_it(user: User, arguments: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         warned = '[servers.a]\ncommand = ["python3"]\nenv = { A = "${NOT_SET_HERE}" }\n'
@@ -105,7 +105,7 @@ def test_a_hub_that_cannot_make_its_socket_says_so_and_leaves_nothing(user: User
     assert "Traceback" not in err
 
 
-def test_a_hub_whose_store_is_not_there_says_so_and_how_to_mend_it(user: User) -> None:
+def test_a_hub_whose_store_is_not_there_says_so_and_how_to_fix_it(user: User) -> None:
     write(user.config, '[hub]\nlisten = "127.0.0.1:0"\nstore = "postgresql://nobody@127.0.0.1:1/nothing"\n')
     code, _, err = user.finished("up")
     assert code == 1

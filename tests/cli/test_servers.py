@@ -363,7 +363,7 @@ def test_the_doctor_says_when_python_was_built_without_optimisations(
     assert (python["verdict"], "uv python install" in python["hint"]) == (verdict, verdict == "warning")
 
 
-def test_the_doctor_names_each_thing_that_is_wrong_with_its_mend(user: User) -> None:
+def test_the_doctor_names_each_thing_that_is_wrong_with_its_fix(user: User) -> None:
     user.config.parent.mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

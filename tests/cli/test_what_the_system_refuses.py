@@ -72,7 +72,7 @@ def test_a_folder_that_is_gone_is_told_from_a_file_that_is_missing(user: User, a
     assert b"the current folder no longer exists" in done.stderr
 
 
-def test_a_full_disk_is_told_with_its_mend() -> None:
+def test_a_full_disk_is_told_with_its_fix() -> None:
     failure = system_failure(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/a/b"))
     assert failure.message.startswith("/a/b: ")
     assert "free some space" in failure.hint

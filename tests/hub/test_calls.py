@@ -115,7 +115,7 @@ async def test_ambiguous_arguments_are_refused(tmp_path: Path, arguments: str) -
         assert b"duplicate member" in answer
 
 
-async def test_a_server_that_cannot_start_delays_nobody_and_says_how_to_mend_it(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_start_delays_nobody_and_says_how_to_fix_it(tmp_path: Path) -> None:
     servers = {
         "gone": ServerSettings(command=("/no/such/program",)),
         "hangs": ServerSettings(command=("sleep", "60")),

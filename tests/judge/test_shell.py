@@ -308,7 +308,7 @@ def test_nothing_to_run_is_refused() -> None:
     assert rules_of("  \n ") == {"shell.empty"}
 
 
-def test_a_finding_shows_the_offending_span_and_a_mend() -> None:
+def test_a_finding_shows_the_offending_span_and_a_fix() -> None:
     text = "  ls -l ; id"
     finding = next(one for one in judge_shell(text) if one.rule == "shell.sequence")
     assert finding.span is not None

@@ -37,7 +37,7 @@ ANALYZER: dict[str, Any] = {
 }
 
 
-def test_a_failed_pattern_is_told_with_what_was_expected_what_came_and_how_to_mend_it() -> None:
+def test_a_failed_pattern_is_told_with_what_was_expected_what_came_and_how_to_fix_it() -> None:
     problem = Validator(ANALYZER).check({"ticker_symbol": "invalid123", "period_days": 90})[0]
     assert problem.field == "ticker_symbol"
     assert problem.reason == "Pattern mismatch: expected ^[A-Z]{1,5}$, got 'invalid123'"
@@ -111,7 +111,7 @@ def test_a_failed_pattern_is_told_with_what_was_expected_what_came_and_how_to_me
         ),
     ],
 )
-def test_each_keyword_says_how_to_mend_the_value(
+def test_each_keyword_says_how_to_fix_the_value(
     schema: dict[str, Any], value: Any, field: str, reason: str, suggestions: tuple[str, ...]
 ) -> None:
     problem = Validator({"properties": {"a": schema}}).check({"a": value})[0]

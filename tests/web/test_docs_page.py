@@ -79,7 +79,7 @@ def test_a_tool_is_found_read_and_called_with_nothing_from_elsewhere(page: Page,
     assert {url.partition("/tools")[0].partition("/docs")[0] for url in page.requested()} == {address}
 
 
-def test_a_bad_call_is_answered_with_what_to_mend(page: Page) -> None:
+def test_a_bad_call_is_answered_with_what_to_fix(page: Page) -> None:
     tool = "fin__FinancialAnalyzer"
     page.run(OPEN.format(tool))
     page.until(f"document.querySelector('#{tool} textarea')?.value.includes('AAPL')")

@@ -105,7 +105,7 @@ async def test_a_tool_is_listed_shown_validated_and_called(rest: Rest) -> None:
         assert answer["structuredContent"]["ticker_symbol"] == arguments["ticker_symbol"]
 
 
-async def test_arguments_that_do_not_fit_are_told_with_the_mend(rest: Rest) -> None:
+async def test_arguments_that_do_not_fit_are_told_with_the_fix(rest: Rest) -> None:
     for path in (ANALYZER, f"{ANALYZER}/validate"):
         status, error = await rest.post(path, {"ticker_symbol": "invalid123", "period_days": 90})
         assert status == 422

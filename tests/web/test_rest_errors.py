@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 ANALYZER = "fin__FinancialAnalyzer"
 GOOD = {"ticker_symbol": "AAPL", "period_days": 90}
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-TIMEOUT_MENDS = [
+TIMEOUT_HINTS = [
     "Increase timeout for long-running analysis",
     "Check tool server health",
     "Break request into smaller chunks",
@@ -147,7 +147,7 @@ async def test_504_when_a_tool_does_not_end_in_time(hub: RunningHub) -> None:
     status, _, error = await asyncio.wait_for(call(hub, "busy__hang", {"mark": "x"}), 120)
     assert status == 504
     suggestions = error["suggestions"]
-    assert suggestions[-3:] == TIMEOUT_MENDS
+    assert suggestions[-3:] == TIMEOUT_HINTS
     expected = body(-32003, "ToolTimeout", error["message"], "busy__hang", retry=True, suggestions=suggestions)
     assert error["timeout_ms"] > 0
     assert error == {**expected, "retry_after_ms": error["retry_after_ms"], "timeout_ms": error["timeout_ms"]}

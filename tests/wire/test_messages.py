@@ -212,7 +212,7 @@ def test_an_error_without_a_known_id_has_none() -> None:
     assert decode(line) == Failure(None, ErrorObject(-32700, "no"))
 
 
-def test_a_fault_says_its_name_and_its_mend_in_every_tongue() -> None:
+def test_a_fault_says_its_name_and_its_hint_in_every_dialect() -> None:
     fault = Fault("RESOURCE_EXHAUSTED", "full", hint="wait", retry_after_ms=5)
     for error_dialect, code in (
         (ErrorDialect.OLD_MCP, -32603),
