@@ -59,7 +59,7 @@ def on_terminal(user: User, *arguments: str, script: list[tuple[bytes, bytes]] |
     with _terminal(user, *arguments) as (ours, process):
         while time.monotonic() < deadline and script != []:
             if not select.select([ours], [], [], 0.5)[0]:
-                # What is typed before the question is there is dropped, as it should be. A passphrase is typed once:
+                # The program drops keys that come before its question, as it should. A passphrase is typed once:
                 # after its prompt the terminal shows again what is typed.
                 os.write(ours, b"" if typed == PASSPHRASE else typed)
                 continue
